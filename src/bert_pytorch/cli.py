@@ -1,0 +1,75 @@
+"""The commands `bert` (pretrain) and `bert-vocab` (build a vocabulary). Torch is imported when a run begins, not before."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from .command import Parser, at_least, between, boolean, run
+from .pipeline import build_vocabulary, pretrain
+
+INFINITY = float("inf")
+
+
+def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the command line of `bert`; `sys.argv` by default."""
+    return _bert_parser().parse(argv)
+
+
+def train(argv: Sequence[str] | None = None) -> int:
+    """Run the command `bert`; returns its exit status."""
+    return run(_bert_parser(), pretrain, argv)
+
+
+def build_vocab(argv: Sequence[str] | None = None) -> int:
+    """Run the command `bert-vocab`; returns its exit status."""
+    return run(_vocab_parser(), build_vocabulary, argv)
+
+
+def _bert_parser() -> Parser:
+    parser = Parser(prog="bert", description="Pretrain a BERT on pairs of texts. Ends with one JSON line on stdout.")
+    add = parser.add_argument
+    add("-c", "--train_dataset", required=True, metavar="FILE", help="corpus: two texts a line, parted by one tab")
+    add("-t", "--test_dataset", metavar="FILE", help="held-out corpus, evaluated after each epoch")
+    add("-v", "--vocab_path", required=True, metavar="FILE", help="vocabulary made by bert-vocab")
+    add("-o", "--output_path", required=True, metavar="PATH", help="checkpoints are PATH.ep0, PATH.ep1, ...")
+    positive, whole = at_least(1), at_least(0)
+    add("-hs", "--hidden", type=positive, default=256, metavar="N", help="hidden size (256)")
+    add("-l", "--layers", type=positive, default=8, metavar="N", help="transformer layers (8)")
+    add("-a", "--attn_heads", type=positive, default=8, metavar="N", help="attention heads; divides --hidden (8)")
+    add("-s", "--seq_len", type=at_least(5), default=20, metavar="N", help="tokens a pair, 3 markers included (20)")
+    add("-b", "--batch_size", type=positive, default=64, metavar="N", help="pairs a step (64)")
+    add("-e", "--epochs", type=positive, default=10, metavar="N", help="passes over the corpus, the plan (10)")
+    add("-w", "--num_workers", type=whole, metavar="N", help="data processes (CPU: 0; GPU: cores - 1, at most 5)")
+    add("--with_cuda", type=boolean, default=True, metavar="BOOL", help="use CUDA where there is one (true)")
+    add("--log_freq", type=positive, default=10, metavar="N", help="steps between two progress lines (10)")
+    add("--corpus_lines", type=positive, metavar="N", help="use the first N lines of the train corpus (all)")
+    add("--cuda_devices", type=whole, nargs="+", metavar="ID", help="GPU numbers (all)")
+    add("--on_memory", type=boolean, default=True, metavar="BOOL", help="keep texts in memory, else read from file (true)")
+    add("--lr", type=between(0, INFINITY, above=True), default=1e-3, metavar="X", help="peak learning rate (0.001)")
+    add("--adam_weight_decay", type=between(0, INFINITY), default=0.01, metavar="X", help="decoupled weight decay (0.01)")
+    add("--adam_beta1", type=between(0, 1), default=0.9, metavar="X", help="AdamW's first decay rate (0.9)")
+    add("--adam_beta2", type=between(0, 1), default=0.999, metavar="X", help="AdamW's second decay rate (0.999)")
+    add("--max_steps", type=positive, metavar="N", help="steps of the whole run, in place of --epochs")
+    add("--warmup_steps", type=whole, metavar="N", help="steps up to the peak rate (10 %% of the run)")
+    add("--max_grad_norm", type=between(0, INFINITY), default=1.0, metavar="X", help="clip gradient norm; 0: never (1.0)")
+    add("--dropout", type=between(0, 1), default=0.1, metavar="X", help="dropout probability (0.1)")
+    add("--architecture", choices=("bert",), default="bert", help="the encoder's kind (bert)")
+    add("--seed", type=whole, default=42, metavar="N", help="same seed, same run (42)")
+    add("--device", choices=("cpu", "cuda", "auto"), default="auto", help="cuda: fail without one (auto)")
+    add("--encoding", default="utf-8", metavar="NAME", help="encoding of the corpora (utf-8)")
+    add("--skip_bad_lines", action="store_true", help="leave bad lines out and count them")
+    add("--stop_after_epochs", type=positive, metavar="N", help="end after N epochs in all; plan and rate stay those of -e")
+    add("--resume_from_checkpoint", "--resume", metavar="last|FILE", help="go on from PATH's last checkpoint, or from FILE")
+    return parser
+
+
+def _vocab_parser() -> Parser:
+    parser = Parser(prog="bert-vocab", description="Build a word vocabulary. Ends with one JSON line on stdout.")
+    add = parser.add_argument
+    add("-c", "--corpus_path", required=True, metavar="FILE", help="text file; words are parted by white space")
+    add("-o", "--output_path", required=True, metavar="FILE", help="where the vocabulary is written")
+    add("-s", "--vocab_size", type=at_least(1), metavar="N", help="most words, beside the 5 specials (all)")
+    add("-e", "--encoding", default="utf-8", metavar="NAME", help="encoding of the corpus (utf-8)")
+    add("-m", "--min_freq", type=at_least(1), default=1, metavar="N", help="least occurrences of a word (1)")
+    return parser

@@ -1,0 +1,136 @@
+"""How every command and script of the bundle reads its flags, reports, and ends.
+
+The last line of stdout is one JSON object with `ok`. Exit 0: done; 1: the work failed; 2: wrong usage; 3: a package or a device
+is missing. Progress goes to stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import math
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from .errors import UnavailableError, UserError
+
+INSTALL_HINT = "python -m pip install torch tqdm pyyaml"
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser that also takes `--a-b` for `--a_b` and suggests the nearest flag for an unknown one."""
+
+    def parse(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
+        """Parse a command line, `sys.argv` by default; exits with status 2 on wrong usage."""
+        words = [_with_underscores(word) for word in (sys.argv[1:] if argv is None else argv)]
+        parsed, unknown = self.parse_known_args(words)
+        if unknown:
+            known = [flag for action in self._actions for flag in action.option_strings]
+            near = difflib.get_close_matches(unknown[0].partition("=")[0], known, n=1)
+            self.error(f"unknown argument {unknown[0]}" + (f"; did you mean {near[0]}?" if near else "; see --help"))
+        return parsed
+
+    def error(self, message: str) -> NoReturn:
+        """Print the fault on stderr and the closing JSON on stdout, and exit with status 2."""
+        print(f"{self.prog}: error: {message} [E-USAGE]", file=sys.stderr)
+        print_json({"ok": False, "error": message, "code": "E-USAGE"})
+        self.exit(2)
+
+
+def run(parser: Parser, work: Callable[[argparse.Namespace], dict[str, object]], argv: Sequence[str] | None = None) -> int:
+    """Parse, work, print the closing JSON line, and return the exit status.
+
+    Args:
+        parser: The command's flags.
+        work: Does the command's work and returns what to report; its `ok` decides between status 0 and 1.
+        argv: The command line without the program's name; None: `sys.argv`.
+    """
+    arguments = parser.parse(argv)
+    warnings.showwarning = _show_warning
+    try:
+        report = work(arguments)
+    except UserError as error:
+        return _fail(parser.prog, str(error), error.code, error.exit_code)
+    except ModuleNotFoundError as error:
+        package = str(error.name).partition(".")[0]
+        message = f"the package {package!r} is not installed; {INSTALL_HINT} [E-DEPENDENCY]"
+        return _fail(parser.prog, message, "E-DEPENDENCY", UnavailableError.exit_code)
+    except KeyboardInterrupt:
+        return _fail(parser.prog, "interrupted; bert goes on with --resume last [E-INTERRUPTED]", "E-INTERRUPTED", 130)
+    print_json(report)
+    return 0 if report["ok"] else 1
+
+
+def say(args: argparse.Namespace, line: str) -> None:
+    """Print a line for a human reader on stdout, unless the script was asked for its JSON only."""
+    if not args.json:
+        print(line, flush=True)
+
+
+def print_json(report: dict[str, object]) -> None:
+    """Print one line of JSON on stdout, in ASCII, with null for numbers that are not finite."""
+    print(json.dumps({key: _plain(value) for key, value in report.items()}, allow_nan=False), flush=True)
+
+
+def boolean(text: str) -> bool:
+    """Read a flag's value: true/false, yes/no, 1/0."""
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if text.lower() not in words:
+        raise argparse.ArgumentTypeError(f"expected true or false, got {text!r}")
+    return words[text.lower()]
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """A reader of whole numbers that are no smaller than `minimum`."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
+        if number < minimum:
+            raise argparse.ArgumentTypeError(f"expected at least {minimum}, got {number}")
+        return number
+
+    return read
+
+
+def between(low: float, high: float, *, above: bool = False) -> Callable[[str], float]:
+    """A reader of numbers in [low, high), or in (low, high) when `above`."""
+
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"expected a number, got {text!r}") from None
+        if not (low < number if above else low <= number) or not number < high:
+            start = "above" if above else "at least"
+            end = "" if math.isinf(high) else f" and below {high:g}"
+            raise argparse.ArgumentTypeError(f"expected {start} {low:g}{end}, got {text}")
+        return number
+
+    return read
+
+
+def _with_underscores(word: str) -> str:
+    if not word.startswith("--"):
+        return word
+    flag, equals, value = word.partition("=")
+    return "--" + flag[2:].replace("-", "_") + equals + value
+
+
+def _plain(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _fail(prog: str, message: str, code: str | None, status: int) -> int:
+    print(f"{prog}: {message}", file=sys.stderr)
+    print_json({"ok": False, "error": message, "code": code})
+    return status
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    print(f"warning: {message}", file=sys.stderr)

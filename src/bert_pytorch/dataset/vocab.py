@@ -1,0 +1,205 @@
+"""The vocabulary: words and their ids, specials first, then by frequency."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal, overload
+
+from tqdm import tqdm
+
+from ..errors import InputError
+from .vocab_file import SPECIALS, read_vocabulary, write_vocabulary
+
+
+class TorchVocab:
+    """Words with ids: `itos` lists the words by id, `stoi` maps each word to its id, `freqs` counts the words of the corpus."""
+
+    def __init__(
+        self,
+        counter: Counter[str],
+        max_size: int | None = None,
+        min_freq: int = 1,
+        specials: Sequence[str] = ("<pad>", "<oov>"),
+    ) -> None:
+        """Number the words, commonest first.
+
+        Args:
+            counter: How often each word occurs.
+            max_size: Most words beside the specials; None: all.
+            min_freq: Least number of occurrences; below 1 means 1.
+            specials: Tokens that take the first ids; their own counts are left aside.
+
+        Raises:
+            InputError: `max_size` is negative.
+        """
+        if max_size is not None and max_size < 0:
+            raise InputError(f"vocabulary: max_size is {max_size}, expected at least 0 or None [E-VOCAB-SIZE]")
+        self.freqs = counter
+        special = set(specials)
+        words = [(word, n) for word, n in counter.items() if n >= min_freq and word not in special]
+        words.sort(key=lambda item: (-item[1], item[0]))
+        self.itos = [*specials, *(word for word, _ in words[:max_size])]
+        self.stoi = {word: i for i, word in enumerate(self.itos)}
+
+    def __eq__(self, other: object) -> bool:
+        """Compare words, ids and counts; never equal to another type."""
+        if not isinstance(other, TorchVocab):
+            return NotImplemented
+        return self.itos == other.itos and self.stoi == other.stoi and self.freqs == other.freqs
+
+    def __len__(self) -> int:
+        """Count the ids."""
+        return len(self.itos)
+
+    def vocab_rerank(self) -> None:
+        """Give each word the id of its place in `itos`."""
+        self.stoi = {word: i for i, word in enumerate(self.itos)}
+
+    def extend(self, v: TorchVocab, sort: bool = False) -> None:
+        """Append the words of `v` that are not here yet, in its order or, with `sort`, in alphabetical order."""
+        for word in sorted(v.itos) if sort else v.itos:
+            if word not in self.stoi:
+                self.stoi[word] = len(self.itos)
+                self.itos.append(word)
+
+
+class Vocab(TorchVocab):
+    """A vocabulary whose ids 0-4 are `<pad> <unk> <eos> <sos> <mask>`."""
+
+    pad_index, unk_index, eos_index, sos_index, mask_index = range(len(SPECIALS))
+
+    def __init__(self, counter: Counter[str], max_size: int | None = None, min_freq: int = 1) -> None:
+        """Number the words after the five specials."""
+        super().__init__(counter, max_size=max_size, min_freq=min_freq, specials=SPECIALS)
+
+    @property
+    def counts(self) -> list[int]:
+        """Occurrences in the corpus by id; 0 for the specials."""
+        return [0] * len(SPECIALS) + [self.freqs[word] for word in self.itos[len(SPECIALS) :]]
+
+    def save_vocab(self, vocab_path: str | os.PathLike[str]) -> None:
+        """Write the vocabulary as text (JSON, UTF-8), whole or not at all.
+
+        Raises:
+            SaveError: The file cannot be written.
+        """
+        write_vocabulary(vocab_path, self.itos, self.freqs)
+
+
+class WordVocab(Vocab):
+    """A vocabulary of white-space separated words."""
+
+    def __init__(self, texts: Iterable[str | list[str]], max_size: int | None = None, min_freq: int = 1) -> None:
+        """Count the words and number them.
+
+        Args:
+            texts: Lines (an open file, say), or lists of words. A tab parts words as a space does.
+            max_size: Most words beside the five specials; None: all.
+            min_freq: Least number of occurrences of a word.
+        """
+        super().__init__(count_words(texts), max_size=max_size, min_freq=min_freq)
+
+    @overload
+    def to_seq(
+        self,
+        sentence: str | Iterable[str],
+        seq_len: int | None = None,
+        with_eos: bool = False,
+        with_sos: bool = False,
+        with_len: Literal[False] = False,
+    ) -> list[int]: ...
+    @overload
+    def to_seq(
+        self,
+        sentence: str | Iterable[str],
+        seq_len: int | None = None,
+        with_eos: bool = False,
+        with_sos: bool = False,
+        *,
+        with_len: Literal[True],
+    ) -> tuple[list[int], int]: ...
+    def to_seq(
+        self,
+        sentence: str | Iterable[str],
+        seq_len: int | None = None,
+        with_eos: bool = False,
+        with_sos: bool = False,
+        with_len: bool = False,
+    ) -> list[int] | tuple[list[int], int]:
+        """Turn words into ids; a word that is not in the vocabulary becomes `<unk>`.
+
+        Args:
+            sentence: A text, or its words.
+            seq_len: Pad or cut to this many ids. Words are cut, the markers asked for stay.
+            with_eos: End with `<eos>`.
+            with_sos: Begin with `<sos>`.
+            with_len: Also return the length before padding and cutting, markers included.
+
+        Returns:
+            The ids, or the pair of ids and length.
+
+        Raises:
+            InputError: `seq_len` leaves no room for the markers.
+        """
+        words = sentence.split() if isinstance(sentence, str) else sentence
+        ids = [self.stoi.get(word, self.unk_index) for word in words]
+        begin = [self.sos_index] if with_sos else []
+        end = [self.eos_index] if with_eos else []
+        n_ids = len(begin) + len(ids) + len(end)
+        if seq_len is not None:
+            room = seq_len - len(begin) - len(end)
+            if room < 0:
+                raise InputError(f"to_seq: seq_len {seq_len} has no room for {len(begin) + len(end)} markers [E-VOCAB-LENGTH]")
+            ids = ids[:room]
+            end += [self.pad_index] * (room - len(ids))
+        seq = begin + ids + end
+        return (seq, n_ids) if with_len else seq
+
+    def from_seq(self, seq: Iterable[int], join: bool = False, with_pad: bool = False) -> list[str] | str:
+        """Turn ids into words; an id outside the vocabulary becomes `<id>`.
+
+        Args:
+            seq: Ids.
+            join: Return one text, words parted by spaces, instead of a list.
+            with_pad: Keep padding; otherwise it is left out.
+        """
+        known = range(len(self.itos))
+        words = [
+            self.itos[index] if index in known else f"<{index}>"
+            for index in map(int, seq)
+            if with_pad or index != self.pad_index
+        ]
+        return " ".join(words) if join else words
+
+    @staticmethod
+    def load_vocab(vocab_path: str | os.PathLike[str]) -> WordVocab:
+        """Read a vocabulary: its own files, a `vocab.txt` with a word a line, or a pickle of bert-pytorch 0.0.1a4.
+
+        Raises:
+            InputError: The file is none of these; nothing in it has been executed.
+        """
+        itos, freqs = read_vocabulary(vocab_path)
+        vocab = WordVocab([])
+        vocab.itos, vocab.freqs = itos, Counter(freqs)
+        vocab.vocab_rerank()
+        return vocab
+
+
+def count_words(texts: Iterable[str | list[str]]) -> Counter[str]:
+    """Count white-space separated words over lines or lists of words."""
+    counter: Counter[str] = Counter()
+    for number, text in enumerate(tqdm(texts, desc="counting words", unit=" lines", disable=None)):
+        words = text.split() if isinstance(text, str) else text
+        if number == 0 and words and words[0].startswith("\ufeff"):
+            words = [word for word in (words[0].removeprefix("\ufeff"), *words[1:]) if word]
+        counter.update(words)
+    return counter
+
+
+def build() -> int:
+    """Run the command `bert-vocab`, under the name it always had."""
+    from ..cli import build_vocab  # The command stands above this module; only this old name points up to it.
+
+    return build_vocab()

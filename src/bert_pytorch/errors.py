@@ -1,0 +1,39 @@
+"""The errors a user can cause or meet: one line each, with a stable code in brackets.
+
+The form is ``where: what is wrong, expected X, got Y; what to do [E-CODE]``. Every code is a heading in a troubleshooting
+reference of the bundle.
+"""
+
+from __future__ import annotations
+
+import re
+
+
+class UserError(Exception):
+    """A fault outside the library: in the input, the machine or the settings. Commands print it without a traceback."""
+
+    exit_code = 1
+
+    @property
+    def code(self) -> str | None:
+        """The stable code at the end of the message, such as ``E-CORPUS-TAB``."""
+        found = re.search(r"\[(E-[A-Z0-9-]+)\]", str(self))
+        return found.group(1) if found else None
+
+
+class InputError(UserError, ValueError):
+    """A file, argument or setting that cannot be used as it is."""
+
+
+class SaveError(UserError, OSError):
+    """A file could not be written; what stood there before is whole."""
+
+
+class TrainingError(UserError, RuntimeError):
+    """Training cannot go on, for instance because the loss is not a finite number."""
+
+
+class UnavailableError(UserError, RuntimeError):
+    """A package or a device that was asked for is not there; the message says how to get it."""
+
+    exit_code = 3

@@ -1,0 +1,80 @@
+"""Writing files so that a crash, a full disk or a kill never leaves half of one under its final name."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from .errors import SaveError
+
+
+@contextmanager
+def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a temporary file beside `path`; flush, sync and rename it over `path` when the block ends well.
+
+    Args:
+        path: The final name. Its folder is made when missing. What stands there stays whole until the rename.
+
+    Yields:
+        A binary file to write to.
+
+    Raises:
+        SaveError: The folder or the file cannot be written, or the disk is full. The temporary file is removed.
+    """
+    final = Path(path)
+    temporary = None
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        _adopt_mode(temporary)
+        os.replace(temporary, final)
+        temporary = None
+        _sync_folder(final.parent)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        message = f"{final}: cannot be written: {reason}; free space or name another path, nothing else changed [E-SAVE]"
+        raise SaveError(message) from error
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Make the folder of `path` and write one byte into it, so that a bad path is known before an hour of work.
+
+    Raises:
+        SaveError: Nothing can be written there.
+    """
+    final = Path(path)
+    if final.is_dir():
+        raise SaveError(f"{final}: is a folder, expected the name of a file; add a file name to it [E-SAVE]")
+    probe = final.parent / f".{final.name}.probe"
+    with atomic_write(probe) as file:
+        file.write(b"x")
+    probe.unlink()
+
+
+def _adopt_mode(temporary: str) -> None:
+    """Give a file made by mkstemp, which only its owner can read, the mode that `open` would have given it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    os.chmod(temporary, 0o666 & ~mask)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself durable, where the system can sync a folder (Windows cannot)."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,42 @@
+"""From token ids to vectors: word, position and segment added up and normalised.
+
+Shapes: B sequences, L tokens per sequence, D hidden size.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+N_SEGMENTS = 3
+"""Rows of the segment table: 0 on padding, 1 on the first text, 2 on the second."""
+
+
+class BERTEmbedding(nn.Module):
+    """Sum of word, learned position and segment vectors, then layer norm and dropout.
+
+    Source: Devlin et al. 2018 (arXiv 1810.04805v2), section 3, "Input/Output Representations"; the norm and the dropout as
+    in the released code.
+    """
+
+    def __init__(self, vocab_size: int, embed_size: int, dropout: float = 0.1, max_len: int = 512) -> None:
+        """Build the three tables.
+
+        Args:
+            vocab_size: Number of token ids; id 0 is padding and keeps the zero vector it starts with.
+            embed_size: Length of each vector, the model's hidden size.
+            dropout: Probability of zeroing an element, in [0, 1).
+            max_len: Longest sequence, in tokens.
+        """
+        super().__init__()
+        self.token = nn.Embedding(vocab_size, embed_size, padding_idx=0)
+        self.position = nn.Embedding(max_len, embed_size)
+        self.segment = nn.Embedding(N_SEGMENTS, embed_size, padding_idx=0)
+        self.norm = nn.LayerNorm(embed_size, eps=1e-12)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, sequence: Tensor, segment_label: Tensor) -> Tensor:
+        """Embed `[B, L]` token ids with their `[B, L]` segments into `[B, L, D]`."""
+        positions_L = torch.arange(sequence.size(1), device=sequence.device)
+        sum_BLD = self.token(sequence) + self.position(positions_L) + self.segment(segment_label)
+        return self.dropout(self.norm(sum_BLD))

@@ -1,0 +1,257 @@
+"""From files to a vocabulary, and from files to a trained model: the work of `bert-vocab` and `bert`."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import sys
+import time
+import warnings
+from typing import TYPE_CHECKING
+
+from .errors import InputError, UnavailableError
+from .files import check_writable
+
+if TYPE_CHECKING:
+    from .dataset import BERTDataset, WordVocab
+    from .trainer import BERTTrainer
+
+_KEPT_SETTINGS = ("seed", "batch_size", "seq_len", "lr", "adam_weight_decay", "adam_beta1", "adam_beta2", "max_grad_norm")
+
+
+def build_vocabulary(args: argparse.Namespace) -> dict[str, object]:
+    """Count the words of a corpus and write the vocabulary; returns the report of `bert-vocab`."""
+    from .dataset.corpus import read_text
+    from .dataset.vocab import WordVocab
+
+    began = time.perf_counter()
+    check_writable(args.output_path)
+    vocab = WordVocab(read_text(args.corpus_path, args.encoding), max_size=args.vocab_size, min_freq=args.min_freq)
+    if not sum(vocab.counts):
+        raise InputError(f"{args.corpus_path}: no word occurs {args.min_freq} times; check file and --min_freq [E-VOCAB-EMPTY]")
+    vocab.save_vocab(args.output_path)
+    n_words = sum(vocab.freqs.values())
+    return {
+        "ok": True,
+        "vocab_path": args.output_path,
+        "vocab_size": len(vocab),
+        "words": n_words,
+        "types": len(vocab.freqs),
+        "unk_share": 1 - sum(vocab.counts) / n_words,
+        "elapsed_seconds": time.perf_counter() - began,
+    }
+
+
+def pretrain(args: argparse.Namespace) -> dict[str, object]:
+    """Train as the flags of `bert` say; returns its report.
+
+    Everything that can be wrong with files, flags and devices is found before the first step.
+    """
+    with_cuda = _check_device(args)
+    import torch
+
+    from .dataset import WordVocab
+    from .trainer.checkpoint import find_last
+
+    began = time.perf_counter()
+    resume_from = args.resume_from_checkpoint
+    if resume_from == "last":
+        resume_from = find_last(args.output_path)
+    check_writable(args.output_path)
+    vocab = WordVocab.load_vocab(args.vocab_path)
+    dataset, test_dataset = _open_datasets(args, vocab)
+    torch.manual_seed(args.seed)
+    trainer, n_epochs = _make_trainer(args, vocab, dataset, test_dataset, with_cuda)
+    first_epoch = 0 if resume_from is None else _resume(trainer, resume_from, n_epochs)
+    outcome = _run_epochs(trainer, args, first_epoch, n_epochs)
+    return {
+        "ok": True,
+        "steps": trainer.optim_schedule.n_current_steps,
+        **outcome,
+        "planned_steps": trainer.max_steps,
+        "warmup_steps": trainer.optim_schedule.n_warmup_steps,
+        "parameters": sum(parameter.numel() for parameter in trainer.language_model.parameters()),
+        "vocab_size": len(vocab),
+        "pairs": len(dataset),
+        "skipped_lines": dataset.n_skipped,
+        "trimmed_pairs": dataset.n_trimmed,
+        "unk_share": dataset.n_unknown / dataset.n_words,
+        "device": str(trainer.device),
+        "seed": args.seed,
+        "peak_memory_bytes": _peak_memory_bytes(trainer),
+        "elapsed_seconds": time.perf_counter() - began,
+    }
+
+
+def check_device(device: str, with_cuda: bool = True) -> bool:
+    """Whether to use CUDA.
+
+    Args:
+        device: `cpu`, `cuda` (there must be one) or `auto` (where there is one).
+        with_cuda: Otherwise never.
+
+    Raises:
+        UnavailableError: `device` is `cuda` and torch finds no GPU.
+    """
+    if device == "cpu" or not with_cuda:
+        return False
+    import torch
+
+    if device == "cuda" and not torch.cuda.is_available():
+        message = "--device cuda: torch finds no CUDA GPU; pass --device cpu, or install a CUDA build of torch and its driver"
+        raise UnavailableError(f"{message} [E-DEVICE-CUDA]")
+    return torch.cuda.is_available()
+
+
+def _check_device(args: argparse.Namespace) -> bool:
+    if args.device == "cuda" and not args.with_cuda:
+        raise InputError("bert: --device cuda contradicts --with_cuda false; leave one out [E-SETTING-CONFLICT]")
+    if args.cuda_devices and (args.device == "cpu" or not args.with_cuda):
+        raise InputError("bert: --cuda_devices has no effect without CUDA; leave it out [E-SETTING-CONFLICT]")
+    return check_device(args.device, args.with_cuda)
+
+
+def _open_datasets(args: argparse.Namespace, vocab: WordVocab) -> tuple[BERTDataset, BERTDataset | None]:
+    from .dataset import BERTDataset
+
+    common = {"encoding": args.encoding, "on_memory": args.on_memory, "seed": args.seed, "skip_bad_lines": args.skip_bad_lines}
+    dataset = BERTDataset(args.train_dataset, vocab, args.seq_len, corpus_lines=args.corpus_lines, **common)
+    test_dataset = BERTDataset(args.test_dataset, vocab, args.seq_len, **common) if args.test_dataset else None
+    for each in filter(None, (dataset, test_dataset)):
+        facts = f"{each.corpus_path}: {len(each)} pairs, {each.n_words} words"
+        counted = f"{each.n_skipped} bad lines left out, {each.n_trimmed} pairs trimmed to {each.seq_len} tokens"
+        print(f"{facts}, {each.n_unknown / each.n_words:.1%} of them <unk>, {counted}", file=sys.stderr)
+    return dataset, test_dataset
+
+
+def _make_trainer(
+    args: argparse.Namespace, vocab: WordVocab, dataset: BERTDataset, test_dataset: BERTDataset | None, with_cuda: bool
+) -> tuple[BERTTrainer, int]:
+    """The trainer, and how many passes its plan touches."""
+    import os
+
+    from .dataset.batching import make_loader
+    from .model import BERT
+    from .trainer import BERTTrainer
+
+    n_workers = args.num_workers
+    if n_workers is None:
+        n_workers = min(5, max(0, (os.cpu_count() or 1) - 1)) if with_cuda else 0
+    train_data = make_loader(dataset, args.batch_size, n_workers, shuffle=True, pin_memory=with_cuda)
+    test_data = None
+    if test_dataset is not None:
+        test_data = make_loader(test_dataset, args.batch_size, n_workers, shuffle=False, pin_memory=with_cuda)
+    max_steps = args.max_steps or args.epochs * len(train_data)
+    n_epochs = math.ceil(max_steps / len(train_data))
+    if args.stop_after_epochs is not None and args.stop_after_epochs > n_epochs:
+        message = f"--stop_after_epochs {args.stop_after_epochs} has no effect, the plan has {n_epochs} epochs; leave it out"
+        raise InputError(f"bert: {message} [E-SETTING-CONFLICT]")
+    bert = BERT(
+        len(vocab),
+        hidden=args.hidden,
+        n_layers=args.layers,
+        attn_heads=args.attn_heads,
+        dropout=args.dropout,
+        max_len=max(512, args.seq_len),
+        architecture=args.architecture,
+    )
+    trainer = BERTTrainer(
+        bert,
+        len(vocab),
+        train_data,
+        test_data,
+        lr=args.lr,
+        betas=(args.adam_beta1, args.adam_beta2),
+        weight_decay=args.adam_weight_decay,
+        warmup_steps=max_steps // 10 if args.warmup_steps is None else args.warmup_steps,
+        with_cuda=with_cuda,
+        cuda_devices=args.cuda_devices,
+        log_freq=args.log_freq,
+        max_steps=max_steps,
+        max_grad_norm=args.max_grad_norm or None,
+        word_counts=dataset.word_counts,
+        settings={
+            **{name: getattr(args, name) for name in _KEPT_SETTINGS},
+            "pairs": len(dataset),
+            "vocab_sha256": hashlib.sha256(json.dumps(vocab.itos).encode()).hexdigest(),
+        },
+    )
+    return trainer, n_epochs
+
+
+def _resume(trainer: BERTTrainer, path: str, n_epochs: int) -> int:
+    """Load a checkpoint into the trainer; the number of the pass to go on with."""
+    from .trainer.checkpoint import load_checkpoint
+
+    before = load_checkpoint(path)["settings"]
+    changed = {name for name, value in trainer.settings.items() if name in before and before[name] != value}
+    if "vocab_sha256" in changed:
+        raise InputError(f"{path}: was trained with another vocabulary; give --vocab_path that one [E-RESUME-VOCAB]")
+    for name in sorted(changed):
+        now = f"{name} was {before[name]}, is now {trainer.settings[name]}"
+        warnings.warn(f"{path}: {now}: the run is not the unbroken one", stacklevel=2)
+    first_epoch = trainer.resume(path)
+    if first_epoch >= n_epochs:
+        raise InputError(f"{path}: all {n_epochs} planned epochs are done; to train longer raise --epochs [E-RESUME-DONE]")
+    return first_epoch
+
+
+def _run_epochs(trainer: BERTTrainer, args: argparse.Namespace, first_epoch: int, n_epochs: int) -> dict[str, object]:
+    train_report: dict[str, float] = {}
+    test_report: dict[str, float] = {}
+    checkpoint, real_tokens, seconds = None, 0.0, 0.0
+    last_epoch = min(n_epochs, args.stop_after_epochs or n_epochs)
+    if first_epoch >= last_epoch:
+        message = f"--stop_after_epochs {last_epoch}: {first_epoch} epochs are done already; raise it or leave it out"
+        raise InputError(f"bert: {message} [E-RESUME-DONE]")
+    for epoch in range(first_epoch, last_epoch):
+        train_report = trainer.train(epoch)
+        real_tokens += train_report["real_tokens"]
+        seconds += train_report["seconds"]
+        checkpoint = trainer.save(epoch, args.output_path)
+        if trainer.test_data is not None:
+            test_report = trainer.test(epoch)
+        _print_epoch(epoch, train_report, test_report)
+    return {
+        "epochs": last_epoch,
+        "real_tokens": int(real_tokens),
+        "real_tokens_per_second": real_tokens / seconds,
+        "train_loss": train_report["loss"],
+        "train_mlm_loss": train_report["mlm_loss"],
+        "train_nsp_accuracy": train_report["nsp_accuracy"],
+        "eval_loss": test_report.get("loss"),
+        "eval_mlm_loss": test_report.get("mlm_loss"),
+        "eval_mlm_accuracy": test_report.get("mlm_accuracy"),
+        "eval_nsp_loss": test_report.get("nsp_loss"),
+        "eval_nsp_accuracy": test_report.get("nsp_accuracy"),
+        "eval_unigram_loss": test_report.get("unigram_loss"),
+        "eval_targets": test_report.get("n_targets"),
+        "eval_pairs": test_report.get("n_items"),
+        "checkpoint": checkpoint,
+    }
+
+
+def _print_epoch(epoch: int, train_report: dict[str, float], test_report: dict[str, float]) -> None:
+    line = f"epoch {epoch} train loss {train_report['loss']:.4f}"
+    if test_report:
+        line += (
+            f" | held-out loss {test_report['loss']:.4f}, masked words {test_report['mlm_loss']:.4f} nats"
+            f" (unigram {test_report['unigram_loss']:.4f}), next sentence {test_report['nsp_accuracy']:.1%}"
+        )
+    print(line, file=sys.stderr)
+
+
+def _peak_memory_bytes(trainer: BERTTrainer) -> int | None:
+    """Most memory held so far: of the GPU where one trains, else of this process; None where the system does not tell."""
+    import torch
+
+    if trainer.device.type == "cuda":
+        return torch.cuda.max_memory_allocated(trainer.device)
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,114 @@
+"""The pretraining loss and what is measured beside it.
+
+Shapes: B sequences, L tokens per sequence, V vocabulary size, M masked tokens in the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..model.language_model import unigram_log_probabilities
+
+
+class PretrainingCriterion(nn.Module):
+    """Negative log-likelihood for either task, told apart by the number of classes.
+
+    Two classes are the next-sentence task, where class 0 is an answer like any other. More are words, where target 0 means "no
+    target". (A vocabulary has its five specials at least, so it never has two classes.) bert-pytorch used
+    `NLLLoss(ignore_index=0)` for both, which never counted a "not next" example.
+    """
+
+    def forward(self, log_probabilities: Tensor, target: Tensor) -> Tensor:
+        """Mean negative log-likelihood over the targets, in nats; 0 when there is no target.
+
+        Args:
+            log_probabilities: `[B, 2]`, `[M, V]` or `[B, V, L]`.
+            target: `[B]`, `[M]` or `[B, L]`.
+        """
+        is_next_sentence = log_probabilities.size(1) == 2
+        ignored = -100 if is_next_sentence else 0
+        n_targets = (target != ignored).sum().clamp(min=1)
+        return F.nll_loss(log_probabilities, target, ignore_index=ignored, reduction="sum") / n_targets
+
+
+class Metrics:
+    """Sums over a pass, kept on the device until read, so that averages do not depend on the batch size."""
+
+    _NAMES = (
+        *("mlm_loss", "mlm_correct", "n_targets", "nsp_loss", "nsp_correct", "n_items"),
+        *("real_tokens", "unigram_loss", "unigram_correct"),
+    )
+
+    def __init__(self, device: torch.device, word_counts: Sequence[int] | None = None) -> None:
+        """Begin at zero.
+
+        Args:
+            device: Where the batches are.
+            word_counts: Corpus frequency by id; with it, the figures of a model that knows only these are reported too.
+        """
+        self._sums = torch.zeros(len(self._NAMES), dtype=torch.float64, device=device)
+        self._unigram_V = None if word_counts is None else unigram_log_probabilities(word_counts).to(device)
+        self.n_steps = 0
+
+    @torch.no_grad()
+    def add(self, losses: tuple[Tensor, Tensor], outputs: tuple[Tensor, Tensor], batch: dict[str, Tensor]) -> None:
+        """Add one batch.
+
+        Args:
+            losses: Mean next-sentence loss and mean masked-word loss.
+            outputs: Log-probabilities `[B, 2]` and `[M, V]`.
+            batch: The four tensors of the batch.
+        """
+        next_loss, mask_loss = losses
+        next_B2, words_MV = outputs
+        targets_M = batch["bert_label"][batch["bert_label"] != 0]
+        n_items = batch["is_next"].numel()
+        zero = self._sums.new_zeros(())
+        unigram_loss = unigram_correct = zero
+        if self._unigram_V is not None:
+            unigram_loss = -self._unigram_V[targets_M].double().sum()
+            unigram_correct = (targets_M == self._unigram_V.argmax()).sum()
+        self._sums += torch.stack(
+            [
+                mask_loss.double() * targets_M.numel(),
+                (words_MV.argmax(-1) == targets_M).sum(),
+                zero + targets_M.numel(),
+                next_loss.double() * n_items,
+                (next_B2.argmax(-1) == batch["is_next"]).sum(),
+                zero + n_items,
+                (batch["bert_input"] != 0).sum(),
+                unigram_loss,
+                unigram_correct,
+            ]
+        )
+        self.n_steps += 1
+
+    def read(self) -> dict[str, float]:
+        """Averages so far: losses in nats a target or a pair, accuracies in [0, 1]; NaN where nothing was measured."""
+        sums = dict(zip(self._NAMES, self._sums.tolist(), strict=True))
+        n_targets, n_items = sums["n_targets"], sums["n_items"]
+        mlm_loss, nsp_loss = _ratio(sums["mlm_loss"], n_targets), _ratio(sums["nsp_loss"], n_items)
+        report = {
+            "loss": nsp_loss + (mlm_loss if n_targets else 0.0),
+            "mlm_loss": mlm_loss,
+            "nsp_loss": nsp_loss,
+            "mlm_accuracy": _ratio(sums["mlm_correct"], n_targets),
+            "nsp_accuracy": _ratio(sums["nsp_correct"], n_items),
+            "n_targets": n_targets,
+            "n_items": n_items,
+            "real_tokens": sums["real_tokens"],
+            "steps": float(self.n_steps),
+        }
+        if self._unigram_V is not None:
+            report["unigram_loss"] = _ratio(sums["unigram_loss"], n_targets)
+            report["unigram_accuracy"] = _ratio(sums["unigram_correct"], n_targets)
+        return report
+
+
+def _ratio(total: float, n: float) -> float:
+    return total / n if n else math.nan

@@ -1,0 +1,283 @@
+"""The pretraining loop: masked words and next sentence, one pass at a time.
+
+Shapes: B sequences, L tokens per sequence, V vocabulary size, M masked tokens in the batch.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import AdamW
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+from .. import __version__
+from ..dataset.batching import EpochSampler
+from ..errors import InputError, TrainingError
+from ..model import BERT, BERTLM
+from .batch import prepare_batch
+from .checkpoint import check_same_model, load_checkpoint, random_state, save_checkpoint, set_random_state
+from .criterion import Metrics, PretrainingCriterion
+from .optim_schedule import ScheduledOptim, parameter_groups
+from .plan import choose_devices, count_batches, default_warmup
+
+
+class BERTTrainer:
+    """Trains a BERT on batches of masked pairs, evaluates it, saves and resumes.
+
+    Args:
+        bert: The encoder to train; it is used, not copied.
+        vocab_size: Length of the vocabulary, equal to the encoder's.
+        train_dataloader: Yields dicts with the tensors `bert_input`, `bert_label`, `segment_label` `[B, L]` and `is_next`
+            `[B]`, int64. Any iterable that can be gone through once a pass.
+        test_dataloader: The same for evaluation; None: `test` cannot be called.
+        lr: Peak learning rate.
+        betas: AdamW's decay rates.
+        weight_decay: Decoupled weight decay, for all weights but norms, biases, position and segment tables.
+        warmup_steps: Steps of linear warm-up; 0: none. None: 10,000, but at most one pass over the training loader and at
+            most a tenth of `max_steps`.
+        with_cuda: Train on CUDA where there is one.
+        cuda_devices: Numbers of the GPUs to use; None: all. The first holds the model.
+        log_freq: Steps between two lines of progress on stderr.
+        max_steps: Length of the whole run in steps: the rate decays to 0 over them, and `train` stops after them. None: not
+            known; the rate stays at its peak after the warm-up.
+        max_grad_norm: Scale gradients down to this norm, all together; None: never. The released BERT code has 1.0.
+        word_counts: Corpus frequency by id (`dataset.word_counts`). Starts the masked-word bias there, and adds the unigram figures
+            to what `test` reports.
+        settings: Plain values that say how the data were made; written into checkpoints as they are.
+
+    Attributes:
+        bert, model, device, train_data, test_data, optim, optim_schedule, criterion, log_freq: As in bert-pytorch.
+        language_model: The `BERTLM`, also where `model` is a `DataParallel` around it.
+
+    Raises:
+        InputError: A setting is out of its range, or the schedule does not fit into `max_steps`.
+        UnavailableError: `cuda_devices` names a GPU that is not there.
+    """
+
+    def __init__(
+        self,
+        bert: BERT,
+        vocab_size: int,
+        train_dataloader: Iterable[Mapping[str, Tensor]],
+        test_dataloader: Iterable[Mapping[str, Tensor]] | None = None,
+        lr: float = 1e-4,
+        betas: tuple[float, float] = (0.9, 0.999),
+        weight_decay: float = 0.01,
+        warmup_steps: int | None = None,
+        with_cuda: bool = True,
+        cuda_devices: Sequence[int] | None = None,
+        log_freq: int = 10,
+        *,
+        max_steps: int | None = None,
+        max_grad_norm: float | None = 1.0,
+        word_counts: Sequence[int] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Build the language model, its optimiser and its schedule."""
+        if log_freq < 1:
+            raise InputError(f"BERTTrainer: log_freq is {log_freq}, expected at least 1 [E-TRAINER-SETTING]")
+        if lr <= 0:
+            raise InputError(f"BERTTrainer: lr is {lr}, expected a number above 0 [E-TRAINER-SETTING]")
+        self.device, gpus = choose_devices(with_cuda, cuda_devices)
+        self.bert = bert
+        self.language_model = BERTLM(bert, vocab_size).to(self.device)
+        if word_counts is not None:
+            self.language_model.mask_lm.start_bias_at(word_counts)
+        self.model = nn.DataParallel(self.language_model, device_ids=gpus) if len(gpus) > 1 else self.language_model
+        self.train_data = train_dataloader
+        self.test_data = test_dataloader
+        self.max_steps = max_steps
+        self.max_grad_norm = max_grad_norm
+        groups = parameter_groups(self.language_model, weight_decay)
+        self.optim = AdamW(groups, lr=lr, betas=betas, fused=True)
+        if warmup_steps is None:
+            warmup_steps = default_warmup(train_dataloader, max_steps)
+        self.optim_schedule = ScheduledOptim(self.optim, bert.hidden, warmup_steps, n_total_steps=max_steps)
+        self.criterion = PretrainingCriterion()
+        self.log_freq = log_freq
+        self.settings = dict(settings or {})
+        self._word_counts = word_counts
+        self._epoch, self._n_batches = 0, 0
+        self._pass_start_random = random_state()
+        self._unfinished: dict[str, Any] | None = None
+
+    def train(self, epoch: int) -> dict[str, float]:
+        """One pass over the training data, or what is left of it after a resume, or until `max_steps`.
+
+        Args:
+            epoch: Number of the pass, from 0; decides order, masks and partners.
+
+        Returns:
+            `loss, mlm_loss, nsp_loss` in nats, `mlm_accuracy, nsp_accuracy` in [0, 1], averaged over targets and pairs;
+            `n_targets, n_items, real_tokens, steps, seconds`.
+
+        Raises:
+            TrainingError: The loss is no longer a finite number.
+        """
+        return self.iteration(epoch, self.train_data)
+
+    def test(self, epoch: int) -> dict[str, float]:
+        """One pass over the test data without dropout, gradients or an effect on later training; returns as `train`."""
+        if self.test_data is None:
+            raise InputError("BERTTrainer.test: there is no test data; give test_dataloader [E-TRAINER-NO-TEST]")
+        return self.iteration(epoch, self.test_data, train=False)
+
+    def iteration(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]], train: bool = True) -> dict[str, float]:
+        """One pass over `data_loader`, with updates when `train`; returns as `train`."""
+        was_training, before = self.model.training, random_state()
+        metrics = Metrics(self.device, None if train else self._word_counts)
+        began = time.perf_counter()
+        self.model.train(train)
+        try:
+            with torch.set_grad_enabled(train):
+                self._run_pass(epoch, data_loader, train, metrics)
+        finally:
+            self.model.train(was_training)
+            if not train:
+                set_random_state(before)
+        report = metrics.read() | {"seconds": time.perf_counter() - began}
+        _check_finite(report["loss"], epoch, metrics)
+        return report
+
+    def save(self, epoch: int, file_path: str = "output/bert_trained.model") -> str:
+        """Write weights, optimiser, schedule, random state and position to `file_path + ".ep{epoch}"`.
+
+        Args:
+            epoch: Number of the pass just done.
+            file_path: Path without the suffix; its folder is made when missing.
+
+        Returns:
+            The path written.
+
+        Raises:
+            SaveError: The file cannot be written; earlier files are whole.
+        """
+        output_path = f"{file_path}.ep{epoch}"
+        within = self._n_batches > 0
+        position = {"epoch": self._epoch if within else epoch + 1, "n_batches": self._n_batches}
+        state = {
+            "library_version": __version__,
+            "model_config": self.bert.config,
+            "model": self.language_model.state_dict(),
+            "optimizer": self.optim.state_dict(),
+            "schedule": self.optim_schedule.state_dict(),
+            "random": random_state(),
+            "pass_start_random": self._pass_start_random if within else None,
+            "position": position,
+            "n_threads": torch.get_num_threads(),
+            "settings": self.settings,
+        }
+        save_checkpoint(output_path, state)
+        return output_path
+
+    def resume(self, path: str) -> int:
+        """Take over the state of a checkpoint, so that training goes on as if it had never stopped, to the bit.
+
+        Args:
+            path: A file written by `save` of a trainer with the same model sizes and data.
+
+        Returns:
+            The number of the next pass: continue with `train` of it.
+
+        Raises:
+            InputError: The file cannot be used, or belongs to a model of other sizes.
+        """
+        state = load_checkpoint(path)
+        check_same_model(path, state["model_config"], self.bert.config)
+        self.language_model.load_state_dict(state["model"])
+        self.optim.load_state_dict(state["optimizer"])
+        planned = self.optim_schedule.state_dict()
+        self.optim_schedule.load_state_dict(state["schedule"])
+        changed = [name for name in ("n_warmup_steps", "n_total_steps") if state["schedule"][name] != planned[name]]
+        for name in changed:
+            now = f"{name[2:]} was {state['schedule'][name]}, is now {planned[name]}"
+            warnings.warn(f"{path}: {now}: the learning rate is not that of one unbroken run", stacklevel=2)
+        if state["n_threads"] != torch.get_num_threads():
+            now = f"{state['n_threads']} threads then, {torch.get_num_threads()} now"
+            warnings.warn(f"{path}: {now}: sums may differ in the last bit from an unbroken run", stacklevel=2)
+        set_random_state(state["random"])
+        self._epoch, self._n_batches = state["position"]["epoch"], state["position"]["n_batches"]
+        self._unfinished = state if self._n_batches else None
+        return self._epoch
+
+    def _run_pass(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]], train: bool, metrics: Metrics) -> None:
+        batches = self._train_batches(epoch, data_loader) if train else iter(data_loader)
+        n_batches = count_batches(data_loader)
+        name = f"EP_{'train' if train else 'test'}:{epoch}"
+        with tqdm(total=n_batches, initial=self._n_batches if train else 0, desc=name, disable=None, file=sys.stderr) as bar:
+            while not (train and self._is_done()) and (batch := next(batches, None)) is not None:
+                self._step(prepare_batch(batch, self.bert.vocab_size, self.device), train, metrics)
+                self._n_batches += train
+                bar.update()
+                if train and metrics.n_steps % self.log_freq == 0:
+                    self._log(name, epoch, n_batches, metrics)
+        if not metrics.n_steps and not (train and self._is_done()):
+            raise InputError(f"{name}: the loader gave no batch; check that it can be gone through again [E-TRAINER-NO-DATA]")
+        if train and (self._n_batches == n_batches or not self._is_done()):
+            self._epoch, self._n_batches = epoch + 1, 0
+
+    def _step(self, batch: dict[str, Tensor], train: bool, metrics: Metrics) -> None:
+        """One batch forward and, in training, back and one update."""
+        outputs = self.model(batch["bert_input"], batch["segment_label"], batch["bert_label"])
+        targets_M = batch["bert_label"][batch["bert_label"] != 0]
+        losses = self.criterion(outputs[0], batch["is_next"]), self.criterion(outputs[1], targets_M)
+        if train:
+            self.optim_schedule.zero_grad()
+            (losses[0] + losses[1]).backward()
+            if self.max_grad_norm is not None:
+                nn.utils.clip_grad_norm_(self.language_model.parameters(), self.max_grad_norm)
+            self.optim_schedule.step_and_update_lr()
+        metrics.add((losses[0].detach(), losses[1].detach()), outputs, batch)
+
+    def _is_done(self) -> bool:
+        return self.max_steps is not None and self.optim_schedule.n_current_steps >= self.max_steps
+
+    def _train_batches(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]]) -> Iterator[Mapping[str, Tensor]]:
+        """The batches of a pass that are still to be trained on, after telling the loader which pass it is."""
+        for name in ("dataset", "sampler", "batch_sampler"):
+            set_epoch = getattr(getattr(data_loader, name, None), "set_epoch", None)
+            if callable(set_epoch):
+                set_epoch(epoch)
+        state, self._unfinished = self._unfinished, None
+        if state is None:
+            self._epoch, self._n_batches = epoch, 0
+            self._pass_start_random = random_state()
+            return iter(data_loader)
+        if epoch != self._epoch:
+            message = f"train({epoch}): the checkpoint stopped within pass {self._epoch}; call train({self._epoch}) first"
+            raise InputError(f"{message} [E-RESUME-EPOCH]")
+        self._pass_start_random = state["pass_start_random"]
+        if isinstance(data_loader, DataLoader) and isinstance(data_loader.sampler, EpochSampler):
+            data_loader.sampler.start_at(self._n_batches * (data_loader.batch_size or 1))
+            return iter(data_loader)
+        # A foreign loader may draw its order from the global state, so it is rewound to where the pass began.
+        set_random_state(self._pass_start_random)
+        batches = iter(data_loader)
+        for _ in range(self._n_batches):
+            next(batches)
+        set_random_state(state["random"])
+        return batches
+
+    def _log(self, name: str, epoch: int, n_batches: int | None, metrics: Metrics) -> None:
+        report = metrics.read()
+        _check_finite(report["loss"], epoch, metrics)
+        parts = [f"{key} {report[key]:.4f}" for key in ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy")]
+        of = "" if n_batches is None else f"/{n_batches}"
+        rate = f"lr {self.optim.param_groups[0]['lr']:.3g}"
+        tqdm.write(f"{name} batch {self._n_batches}{of} {' '.join(parts)} {rate}", file=sys.stderr)
+
+
+def _check_finite(loss: float, epoch: int, metrics: Metrics) -> None:
+    if not math.isfinite(loss):
+        raise TrainingError(
+            f"pass {epoch}, at or before batch {metrics.n_steps}: the loss is {loss}; "
+            "lower --lr or lengthen --warmup_steps, and go on from an earlier checkpoint [E-LOSS-NONFINITE]"
+        )
