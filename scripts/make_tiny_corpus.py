@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
@@ -53,7 +54,7 @@ def work(args: argparse.Namespace) -> dict[str, object]:
     story = 0
     while len(lines) < args.pairs:
         sentences = tell(args.seed, story)
-        lines += [f"{first}\t{second}\n" for first, second in zip(sentences, sentences[1:], strict=False)]
+        lines += [f"{first}\t{second}\n" for first, second in pairwise(sentences)]
         story += 1
     with atomic_write(args.output) as file:
         file.write("".join(lines[: args.pairs]).encode("utf-8"))

@@ -13,20 +13,21 @@ INFINITY = float("inf")
 
 def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line of `bert`; `sys.argv` by default."""
-    return _bert_parser().parse(argv)
+    return bert_parser().parse(argv)
 
 
 def train(argv: Sequence[str] | None = None) -> int:
     """Run the command `bert`; returns its exit status."""
-    return run(_bert_parser(), pretrain, argv)
+    return run(bert_parser(), pretrain, argv)
 
 
 def build_vocab(argv: Sequence[str] | None = None) -> int:
     """Run the command `bert-vocab`; returns its exit status."""
-    return run(_vocab_parser(), build_vocabulary, argv)
+    return run(vocab_parser(), build_vocabulary, argv)
 
 
-def _bert_parser() -> Parser:
+def bert_parser() -> Parser:
+    """The flags of `bert`."""
     parser = Parser(prog="bert", description="Pretrain a BERT on pairs of texts. Ends with one JSON line on stdout.")
     add = parser.add_argument
     add("-c", "--train_dataset", required=True, metavar="FILE", help="corpus: two texts a line, parted by one tab")
@@ -64,7 +65,8 @@ def _bert_parser() -> Parser:
     return parser
 
 
-def _vocab_parser() -> Parser:
+def vocab_parser() -> Parser:
+    """The flags of `bert-vocab`."""
     parser = Parser(prog="bert-vocab", description="Build a word vocabulary. Ends with one JSON line on stdout.")
     add = parser.add_argument
     add("-c", "--corpus_path", required=True, metavar="FILE", help="text file; words are parted by white space")

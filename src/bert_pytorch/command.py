@@ -49,9 +49,12 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], dict[str, object]],
         argv: The command line without the program's name; None: `sys.argv`.
     """
     arguments = parser.parse(argv)
-    warnings.showwarning = _show_warning
     try:
-        report = work(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            # Torch says so when numpy is absent, which nothing here needs.
+            warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+            report = work(arguments)
     except UserError as error:
         return _fail(parser.prog, str(error), error.code, error.exit_code)
     except ModuleNotFoundError as error:

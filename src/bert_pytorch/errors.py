@@ -25,6 +25,12 @@ class InputError(UserError, ValueError):
     """A file, argument or setting that cannot be used as it is."""
 
 
+class UsageError(InputError):
+    """Flags that contradict each other, or one that would have no effect."""
+
+    exit_code = 2
+
+
 class SaveError(UserError, OSError):
     """A file could not be written; what stood there before is whole."""
 

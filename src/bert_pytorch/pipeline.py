@@ -11,7 +11,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING
 
-from .errors import InputError, UnavailableError
+from .errors import InputError, UnavailableError, UsageError
 from .files import check_writable
 
 if TYPE_CHECKING:
@@ -107,9 +107,9 @@ def check_device(device: str, with_cuda: bool = True) -> bool:
 
 def _check_device(args: argparse.Namespace) -> bool:
     if args.device == "cuda" and not args.with_cuda:
-        raise InputError("bert: --device cuda contradicts --with_cuda false; leave one out [E-SETTING-CONFLICT]")
+        raise UsageError("bert: --device cuda contradicts --with_cuda false; leave one out [E-SETTING-CONFLICT]")
     if args.cuda_devices and (args.device == "cpu" or not args.with_cuda):
-        raise InputError("bert: --cuda_devices has no effect without CUDA; leave it out [E-SETTING-CONFLICT]")
+        raise UsageError("bert: --cuda_devices has no effect without CUDA; leave it out [E-SETTING-CONFLICT]")
     return check_device(args.device, args.with_cuda)
 
 
@@ -147,7 +147,7 @@ def _make_trainer(
     n_epochs = math.ceil(max_steps / len(train_data))
     if args.stop_after_epochs is not None and args.stop_after_epochs > n_epochs:
         message = f"--stop_after_epochs {args.stop_after_epochs} has no effect, the plan has {n_epochs} epochs; leave it out"
-        raise InputError(f"bert: {message} [E-SETTING-CONFLICT]")
+        raise UsageError(f"bert: {message} [E-SETTING-CONFLICT]")
     bert = BERT(
         len(vocab),
         hidden=args.hidden,

@@ -8,8 +8,6 @@ from array import array
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-from tqdm import tqdm
-
 from ..errors import InputError
 
 _WIDE_BOMS = {
@@ -165,6 +163,8 @@ def read_lines(path: str, encoding: str = "utf-8", n_lines: int | None = None) -
     Raises:
         InputError: The file cannot be opened, or the codec is unknown.
     """
+    from tqdm import tqdm  # Here, so that --help and the install hint work where it is missing.
+
     codec, start = _codec_and_start(path, encoding)
     newline = "\n".encode(codec)
     with (

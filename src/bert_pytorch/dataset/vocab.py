@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, overload
 
-from tqdm import tqdm
-
 from ..errors import InputError
 from .vocab_file import SPECIALS, read_vocabulary, write_vocabulary
 
@@ -189,6 +187,8 @@ class WordVocab(Vocab):
 
 def count_words(texts: Iterable[str | list[str]]) -> Counter[str]:
     """Count white-space separated words over lines or lists of words."""
+    from tqdm import tqdm  # Here, so that --help and the install hint work where it is missing.
+
     counter: Counter[str] = Counter()
     for number, text in enumerate(tqdm(texts, desc="counting words", unit=" lines", disable=None)):
         words = text.split() if isinstance(text, str) else text

@@ -29,7 +29,13 @@ def save_checkpoint(path: str | os.PathLike[str], state: dict[str, Any]) -> None
         SaveError: The file cannot be written; what stood there is whole.
     """
     with atomic_write(path) as file:
-        torch.save({"format": FORMAT, "version": VERSION, **state}, file)
+        try:
+            torch.save({"format": FORMAT, "version": VERSION, **state}, file)
+        except RuntimeError as error:
+            # A full disk reaches us as torch's complaint about its position in the file; the cause stands behind it.
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from error
+            raise
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -49,8 +49,8 @@ class BERTTrainer:
         max_steps: Length of the whole run in steps: the rate decays to 0 over them, and `train` stops after them. None: not
             known; the rate stays at its peak after the warm-up.
         max_grad_norm: Scale gradients down to this norm, all together; None: never. The released BERT code has 1.0.
-        word_counts: Corpus frequency by id (`dataset.word_counts`). Starts the masked-word bias there, and adds the unigram figures
-            to what `test` reports.
+        word_counts: Corpus frequency by id (`dataset.word_counts`). Starts the masked-word bias there, and adds the
+            unigram figures to what `test` reports.
         settings: Plain values that say how the data were made; written into checkpoints as they are.
 
     Attributes:

@@ -1,0 +1,156 @@
+"""The contract of every script: help, exit codes, the closing JSON line, and running from anywhere."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from random import Random
+
+import pytest
+
+from .conftest import ROOT
+
+SCRIPTS = sorted(path.relative_to(ROOT) for path in (*ROOT.glob("scripts/*.py"), *ROOT.glob("skills/*/scripts/*.py")))
+PREAMBLE = (
+    'sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents'
+    ' if (p / "src" / "bert_pytorch").is_dir())))'
+)
+BARE = [sys.executable, "-I", "-S"]
+"""This interpreter without any installed package: neither torch nor tqdm."""
+
+
+def run(script, *arguments, folder, interpreter=(sys.executable,)):
+    return subprocess.run([*interpreter, script, *arguments], cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def closing(done):
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_preamble_is_the_same_everywhere(script):
+    assert (ROOT / script).read_text().count(PREAMBLE) == 1
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_help_needs_no_package_and_no_second(script, bundle):
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        done = run(bundle / script, "--help", folder="/", interpreter=BARE)
+        seconds.append(time.perf_counter() - began)
+        assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("usage: ")
+    assert len(lines) <= 45
+    assert min(seconds) < 1.0
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=str)
+def test_wrong_usage_is_2_with_json(script, bundle, tmp_path):
+    done = run(bundle / script, "--jsom", folder=tmp_path, interpreter=BARE)
+    assert done.returncode == 2
+    assert closing(done) == {"ok": False, "error": "unknown argument --jsom; did you mean --json?", "code": "E-USAGE"}
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("script", [s for s in SCRIPTS if s.name != "make_tiny_corpus.py"], ids=str)
+def test_missing_packages_are_3_with_the_install_line(script, bundle, tmp_path):
+    (tmp_path / "bert-smoke").mkdir()
+    (tmp_path / "bert-smoke" / "corpus.txt").write_text("a b\tc d\n")
+    done = run(bundle / script, folder=tmp_path, interpreter=BARE)
+    assert done.returncode == 3
+    assert closing(done)["code"] == "E-DEPENDENCY"
+    assert "python -m pip install torch tqdm pyyaml" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_tiny_corpus_is_deterministic_and_learnable(bundle, tmp_path):
+    script = bundle / "scripts" / "make_tiny_corpus.py"
+    texts = []
+    for name, seed in (("a.txt", "3"), ("b.txt", "3"), ("c.txt", "4")):
+        done = run(script, "--output", name, "--pairs", "97", "--seed", seed, "--json", folder=tmp_path, interpreter=BARE)
+        assert done.returncode == 0
+        assert len(done.stdout.splitlines()) == 1
+        assert closing(done)["pairs"] == 97
+        texts.append((tmp_path / name).read_text())
+    assert texts[0] == texts[1] != texts[2]
+    pairs = [line.split("\t") for line in texts[0].splitlines()]
+    assert len(pairs) == 97
+    assert all(len(pair) == 2 for pair in pairs)
+    assert pairs[0][1] == pairs[1][0]
+
+
+def test_smoke_proves_training_through_a_symlink_from_the_root_folder(bundle, tmp_path):
+    link = tmp_path / "linked"
+    link.symlink_to(bundle / "skills" / "training")
+    corpus = tmp_path / "corpus.txt"
+    done = run(bundle / "scripts" / "make_tiny_corpus.py", "--output", corpus, folder="/")
+    assert done.returncode == 0
+    done = run(
+        link / "scripts/train_smoke.py", "--device", "cpu", "--corpus", corpus, "--workdir", tmp_path / "run", folder="/"
+    )
+    assert done.returncode == 0, done.stderr
+    report = closing(done)
+    assert report["ok"] is True
+    for proof in (
+        "loss_fell",
+        "masked_words_beat_commonest",
+        "next_sentence_beats_chance",
+        "reload_is_identical",
+        "resume_is_identical",
+    ):
+        assert report[proof] is True
+    assert report["loss_after"] < 0.9 * report["loss_before"]
+    assert (tmp_path / "run" / "bert.model.ep19").is_file()
+
+
+def test_smoke_does_not_claim_what_it_has_not_seen(bundle, tmp_path):
+    """Texts without any regularity: nothing can be learned of them, and the proof says so."""
+    random = Random(0)
+    lines = [
+        " ".join(random.choices("abcdefghijklm", k=5)) + "\t" + " ".join(random.choices("nopqrstuvwxyz", k=5))
+        for _ in range(150)
+    ]
+    (tmp_path / "corpus.txt").write_text("\n".join(lines))
+    script = bundle / "skills" / "training" / "scripts" / "train_smoke.py"
+    done = run(script, "--corpus", "corpus.txt", "--epochs", "2", "--lr", "1e-6", folder=tmp_path)
+    report = closing(done)
+    assert done.returncode == 1
+    assert report["ok"] is False
+    assert report["loss_fell"] is False
+    assert report["reload_is_identical"] is True
+    assert report["resume_is_identical"] is True
+
+
+def test_smoke_without_a_gpu_is_3_in_one_line(bundle, tmp_path):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    done = run(bundle / "skills/training/scripts/train_smoke.py", "--device", "cuda", folder=tmp_path)
+    assert done.returncode == 3
+    assert len(done.stderr.splitlines()) == 1
+    assert "pass --device cpu" in done.stderr
+    assert closing(done)["code"] == "E-DEVICE-CUDA"
+
+
+def test_smoke_without_a_corpus_names_the_command_that_makes_one(bundle, tmp_path):
+    done = run(bundle / "skills/training/scripts/train_smoke.py", folder=tmp_path)
+    assert done.returncode == 1
+    assert f"python {bundle / 'scripts' / 'make_tiny_corpus.py'}" in closing(done)["error"]
+
+
+def test_vocabulary_smoke_names_a_bad_line(bundle, tmp_path):
+    (tmp_path / "pairs.txt").write_text("a b\tc d\nno tab here\na b\te f\n")
+    script = bundle / "skills/data-preparation/scripts/build_vocab_smoke.py"
+    done = run(script, "--corpus", "pairs.txt", "--output", "v.json", folder=tmp_path)
+    assert done.returncode == 1
+    assert closing(done)["code"] == "E-CORPUS-TAB"
+    assert closing(done)["error"].startswith("pairs.txt:2: expected two texts separated by one tab, got 1 field")
+    done = run(script, "--corpus", "pairs.txt", "--output", "v.json", "--skip_bad_lines", "--json", folder=tmp_path)
+    assert done.returncode == 0
+    assert (closing(done)["skipped_lines"], closing(done)["words"], closing(done)["vocab_size"]) == (1, 8, 11)
