@@ -8,7 +8,6 @@ import json
 import math
 import sys
 import time
-import warnings
 from typing import TYPE_CHECKING
 
 from .errors import InputError, UnavailableError, UsageError
@@ -64,7 +63,7 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
     dataset, test_dataset = _open_datasets(args, vocab)
     torch.manual_seed(args.seed)
     trainer, n_epochs = _make_trainer(args, vocab, dataset, test_dataset, with_cuda)
-    first_epoch = 0 if resume_from is None else _resume(trainer, resume_from, n_epochs)
+    first_epoch = 0 if resume_from is None else trainer.resume(resume_from)
     outcome = _run_epochs(trainer, args, first_epoch, n_epochs)
     return {
         "ok": True,
@@ -181,30 +180,14 @@ def _make_trainer(
     return trainer, n_epochs
 
 
-def _resume(trainer: BERTTrainer, path: str, n_epochs: int) -> int:
-    """Load a checkpoint into the trainer; the number of the pass to go on with."""
-    from .trainer.checkpoint import load_checkpoint
-
-    before = load_checkpoint(path)["settings"]
-    changed = {name for name, value in trainer.settings.items() if name in before and before[name] != value}
-    if "vocab_sha256" in changed:
-        raise InputError(f"{path}: was trained with another vocabulary; give --vocab_path that one [E-RESUME-VOCAB]")
-    for name in sorted(changed):
-        now = f"{name} was {before[name]}, is now {trainer.settings[name]}"
-        warnings.warn(f"{path}: {now}: the run is not the unbroken one", stacklevel=2)
-    first_epoch = trainer.resume(path)
-    if first_epoch >= n_epochs:
-        raise InputError(f"{path}: all {n_epochs} planned epochs are done; to train longer raise --epochs [E-RESUME-DONE]")
-    return first_epoch
-
-
 def _run_epochs(trainer: BERTTrainer, args: argparse.Namespace, first_epoch: int, n_epochs: int) -> dict[str, object]:
     train_report: dict[str, float] = {}
     test_report: dict[str, float] = {}
     checkpoint, real_tokens, seconds = None, 0.0, 0.0
     last_epoch = min(n_epochs, args.stop_after_epochs or n_epochs)
     if first_epoch >= last_epoch:
-        message = f"--stop_after_epochs {last_epoch}: {first_epoch} epochs are done already; raise it or leave it out"
+        flag = "--epochs" if last_epoch == n_epochs else "--stop_after_epochs"
+        message = f"the checkpoint has {first_epoch} epochs done, {last_epoch} are asked for; to train longer raise {flag}"
         raise InputError(f"bert: {message} [E-RESUME-DONE]")
     for epoch in range(first_epoch, last_epoch):
         train_report = trainer.train(epoch)

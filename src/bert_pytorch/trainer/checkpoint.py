@@ -30,12 +30,24 @@ def save_checkpoint(path: str | os.PathLike[str], state: dict[str, Any]) -> None
     """
     with atomic_write(path) as file:
         try:
-            torch.save({"format": FORMAT, "version": VERSION, **state}, file)
+            torch.save(_on_cpu({"format": FORMAT, "version": VERSION, **state}, {}), file)
         except RuntimeError as error:
             # A full disk reaches us as torch's complaint about its position in the file; the cause stands behind it.
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from error
             raise
+
+
+def _on_cpu(value: object, moved: dict[int, torch.Tensor]) -> object:
+    """The same nest of values with every tensor on the CPU, so that a machine without a GPU reads the file too."""
+    if isinstance(value, torch.Tensor):
+        # Tied weights are one tensor under two names, and stay one.
+        return moved.setdefault(value.data_ptr(), value.cpu()) if value.is_cuda else value
+    if isinstance(value, dict):
+        return {key: _on_cpu(each, moved) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_on_cpu(each, moved) for each in value]
+    return value
 
 
 def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -67,16 +79,22 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     return state
 
 
-def check_same_model(path: str | os.PathLike[str], there: dict[str, Any], here: dict[str, Any]) -> None:
-    """Compare the sizes in a checkpoint with those of a model.
+def check_same_model(
+    path: str | os.PathLike[str], state: dict[str, Any], config: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    """Compare a checkpoint's sizes with a model's `config`, and its vocabulary with the one named in `settings`.
 
     Raises:
-        InputError: They differ; the message lists each.
+        InputError: They differ; the message lists each size.
     """
-    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+    there = state["model_config"]
+    names = [name for name in {**there, **config} if there.get(name) != config.get(name)]
     if names:
-        differences = "; ".join(f"{name} {there.get(name)} there, {here.get(name)} here" for name in names)
+        differences = "; ".join(f"{name} {there.get(name)} there, {config.get(name)} here" for name in names)
         raise InputError(f"{path}: is of another model: {differences}; build the same one [E-RESUME-MODEL]")
+    hashes = {state["settings"].get("vocab_sha256"), settings.get("vocab_sha256")} - {None}
+    if len(hashes) > 1:
+        raise InputError(f"{path}: was trained with another vocabulary; give --vocab_path that one [E-RESUME-VOCAB]")
 
 
 def load_model(path: str | os.PathLike[str]) -> BERTLM:

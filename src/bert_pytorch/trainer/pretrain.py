@@ -188,25 +188,32 @@ class BERTTrainer:
             The number of the next pass: continue with `train` of it.
 
         Raises:
-            InputError: The file cannot be used, or belongs to a model of other sizes.
+            InputError: The file cannot be used, or belongs to a model of other sizes or another vocabulary.
         """
         state = load_checkpoint(path)
-        check_same_model(path, state["model_config"], self.bert.config)
+        check_same_model(path, state, self.bert.config, self.settings)
         self.language_model.load_state_dict(state["model"])
         self.optim.load_state_dict(state["optimizer"])
-        planned = self.optim_schedule.state_dict()
+        for difference in self._differences_from(state):
+            warnings.warn(f"{path}: {difference}: the run is not the unbroken one", stacklevel=2)
         self.optim_schedule.load_state_dict(state["schedule"])
-        changed = [name for name in ("n_warmup_steps", "n_total_steps") if state["schedule"][name] != planned[name]]
-        for name in changed:
-            now = f"{name[2:]} was {state['schedule'][name]}, is now {planned[name]}"
-            warnings.warn(f"{path}: {now}: the learning rate is not that of one unbroken run", stacklevel=2)
-        if state["n_threads"] != torch.get_num_threads():
-            now = f"{state['n_threads']} threads then, {torch.get_num_threads()} now"
-            warnings.warn(f"{path}: {now}: sums may differ in the last bit from an unbroken run", stacklevel=2)
         set_random_state(state["random"])
         self._epoch, self._n_batches = state["position"]["epoch"], state["position"]["n_batches"]
         self._unfinished = state if self._n_batches else None
         return self._epoch
+
+    def _differences_from(self, state: dict[str, Any]) -> list[str]:
+        """What a checkpoint was trained under and this trainer is not: plan, threads, settings."""
+        there = {**state["schedule"], **state["settings"], "n_threads": state["n_threads"], "n_current_steps": None}
+        here = {
+            **self.optim_schedule.state_dict(),
+            **self.settings,
+            "n_threads": torch.get_num_threads(),
+            "n_current_steps": None,
+        }
+        return [
+            f"{name} was {there[name]}, is now {here[name]}" for name in there if name in here and there[name] != here[name]
+        ]
 
     def _run_pass(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]], train: bool, metrics: Metrics) -> None:
         batches = self._train_batches(epoch, data_loader) if train else iter(data_loader)
