@@ -25,6 +25,20 @@ class InputError(UserError, ValueError):
     """A file, argument or setting that cannot be used as it is."""
 
 
+class UnreadableError(InputError, OSError):
+    """A file that cannot be opened; also an `OSError`, as `open` itself would raise."""
+
+    @classmethod
+    def of(cls, path: object, error: OSError, remedy: str) -> UnreadableError:
+        """The error for what `open` raised: a missing file gives a `FileNotFoundError` too. `remedy` ends with the code."""
+        kind = MissingFileError if isinstance(error, FileNotFoundError) else cls
+        return kind(f"{path}: cannot be read: {error.strerror or error}; {remedy}")
+
+
+class MissingFileError(UnreadableError, FileNotFoundError):
+    """A file that does not exist."""
+
+
 class UsageError(InputError):
     """Flags that contradict each other, or one that would have no effect."""
 

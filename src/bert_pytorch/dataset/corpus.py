@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
-from ..errors import InputError
+from ..errors import InputError, UnreadableError
 
 _WIDE_BOMS = {
     "utf-16": {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"},
@@ -219,7 +219,7 @@ def _codec_and_start(path: str, encoding: str) -> tuple[str, int]:
         with open(path, "rb") as file:
             head = file.read(4)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}; check the path [E-FILE-READ]") from error
+        raise UnreadableError.of(path, error, "check the path [E-FILE-READ]") from error
     if name in ("utf-8", "utf-8-sig"):
         if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise InputError(f"{path}: starts with the mark of utf-16; pass --encoding utf-16 [E-CORPUS-ENCODING]")

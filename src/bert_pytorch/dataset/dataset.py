@@ -70,7 +70,6 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         self.corpus_path = corpus_path
         self.seed = seed
         self.corpus = PairCorpus(corpus_path, encoding, corpus_lines, on_memory, skip_bad_lines)
-        self.corpus_lines = len(self.corpus)
         self.n_skipped = self.corpus.n_skipped
         self.n_words = self.n_trimmed = 0
         self.word_counts = [0] * len(vocab)
@@ -88,6 +87,11 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         """The pairs in memory, or None when they are read from the file."""
         return self.corpus.lines
 
+    @property
+    def corpus_lines(self) -> int:
+        """Number of pairs."""
+        return len(self.corpus)
+
     def set_epoch(self, epoch: int) -> None:
         """Choose the pass over the data, from 0; each has masks and partners of its own."""
         self._epoch.fill_(epoch)
@@ -104,10 +108,12 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         """
         item = self._index(item)
         first, second, is_next = self.random_sent(item)
-        first, second = self._trim(first, second)
         self._draws = Draws(self.seed, int(self._epoch), 2 * item + 1)
         first_ids, first_label = self.random_word(first)
         second_ids, second_label = self.random_word(second)
+        n_first, n_second = self._share_room(len(first_ids), len(second_ids))
+        first_ids, first_label = first_ids[:n_first], first_label[:n_first]
+        second_ids, second_label = second_ids[:n_second], second_label[:n_second]
         sos, eos, pad = self.vocab.sos_index, self.vocab.eos_index, self.vocab.pad_index
         bert_input = [sos, *first_ids, eos, *second_ids, eos]
         bert_label = [pad, *first_label, pad, *second_label, pad]
@@ -153,14 +159,13 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
             raise IndexError(f"BERTDataset: index {item}, but there are {len(self)} examples")
         return item % len(self)
 
-    def _trim(self, first: str, second: str) -> tuple[str, str]:
-        """Cut words off the end of the longer text until the pair fits; of two long ones, both keep half the room."""
-        first_words, second_words = first.split(), second.split()
+    def _share_room(self, n_first: int, n_second: int) -> tuple[int, int]:
+        """How many words each text keeps: the longer one loses words until the pair fits; two long ones keep half the room."""
         room = self.seq_len - _N_MARKERS
-        if len(first_words) + len(second_words) <= room:
-            return first, second
-        n_second = min(len(second_words), max(room - len(first_words), room // 2))
-        return " ".join(first_words[: room - n_second]), " ".join(second_words[:n_second])
+        if n_first + n_second <= room:
+            return n_first, n_second
+        n_second = min(n_second, max(room - n_first, room // 2))
+        return room - n_second, n_second
 
     def _counted_second_texts(self) -> Iterator[str]:
         for first, second in self.corpus:

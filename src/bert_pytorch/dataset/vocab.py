@@ -36,7 +36,7 @@ class TorchVocab:
             raise InputError(f"vocabulary: max_size is {max_size}, expected at least 0 or None [E-VOCAB-SIZE]")
         self.freqs = counter
         special = set(specials)
-        words = [(word, n) for word, n in counter.items() if n >= min_freq and word not in special]
+        words = [(word, n) for word, n in counter.items() if n >= max(min_freq, 1) and word not in special]
         words.sort(key=lambda item: (-item[1], item[0]))
         self.itos = [*specials, *(word for word, _ in words[:max_size])]
         self.stoi = {word: i for i, word in enumerate(self.itos)}
@@ -84,6 +84,19 @@ class Vocab(TorchVocab):
             SaveError: The file cannot be written.
         """
         write_vocabulary(vocab_path, self.itos, self.freqs)
+
+    @staticmethod
+    def load_vocab(vocab_path: str | os.PathLike[str]) -> WordVocab:
+        """Read a vocabulary: its own files, a `vocab.txt` with a word a line, or a pickle of bert-pytorch 0.0.1a4.
+
+        Raises:
+            InputError: The file is none of these; nothing in it has been executed.
+        """
+        itos, freqs = read_vocabulary(vocab_path)
+        vocab = WordVocab([])
+        vocab.itos, vocab.freqs = itos, Counter(freqs)
+        vocab.vocab_rerank()
+        return vocab
 
 
 class WordVocab(Vocab):
@@ -170,19 +183,6 @@ class WordVocab(Vocab):
             if with_pad or index != self.pad_index
         ]
         return " ".join(words) if join else words
-
-    @staticmethod
-    def load_vocab(vocab_path: str | os.PathLike[str]) -> WordVocab:
-        """Read a vocabulary: its own files, a `vocab.txt` with a word a line, or a pickle of bert-pytorch 0.0.1a4.
-
-        Raises:
-            InputError: The file is none of these; nothing in it has been executed.
-        """
-        itos, freqs = read_vocabulary(vocab_path)
-        vocab = WordVocab([])
-        vocab.itos, vocab.freqs = itos, Counter(freqs)
-        vocab.vocab_rerank()
-        return vocab
 
 
 def count_words(texts: Iterable[str | list[str]]) -> Counter[str]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 
-from ..errors import InputError
+from ..errors import InputError, UnreadableError
 from ..files import atomic_write
 
 SPECIALS = ("<pad>", "<unk>", "<eos>", "<sos>", "<mask>")
@@ -43,7 +43,7 @@ def read_vocabulary(path: str | os.PathLike[str]) -> tuple[list[str], dict[str, 
         with open(path, "rb") as file:
             content = file.read()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}; build one with bert-vocab [E-FILE-READ]") from error
+        raise UnreadableError.of(path, error, "build one with bert-vocab [E-FILE-READ]") from error
     if content.startswith(b"\x80"):
         itos, freqs = _read_pickle(path, content)
     else:

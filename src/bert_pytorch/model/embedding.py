@@ -29,6 +29,7 @@ class BERTEmbedding(nn.Module):
             max_len: Longest sequence, in tokens.
         """
         super().__init__()
+        self.embed_size = embed_size
         self.token = nn.Embedding(vocab_size, embed_size, padding_idx=0)
         self.position = nn.Embedding(max_len, embed_size)
         self.segment = nn.Embedding(N_SEGMENTS, embed_size, padding_idx=0)

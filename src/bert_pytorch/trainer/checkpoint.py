@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..errors import InputError
+from ..errors import InputError, UnreadableError
 from ..files import atomic_write
 from ..model import BERT, BERTLM
 
@@ -59,8 +59,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"{path}: cannot be read: {reason}; check the path [E-CHECKPOINT-READ]") from error
+        raise UnreadableError.of(path, error, "check the path [E-CHECKPOINT-READ]") from error
     except pickle.UnpicklingError as error:
         raise InputError(
             f"{path}: holds Python objects, as the whole-model files of bert-pytorch 0.0.1a4 do; nothing was executed, "

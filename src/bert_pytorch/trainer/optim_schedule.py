@@ -40,7 +40,16 @@ class ScheduledOptim:
         self.n_total_steps = n_total_steps
         self.n_current_steps = 0
         self._peaks = [float(group["lr"]) for group in optimizer.param_groups]
-        self.init_lr = max(self._peaks)
+        self._update_learning_rate()
+
+    @property
+    def init_lr(self) -> float:
+        """The peak rate; setting it changes the rate from the next step on."""
+        return max(self._peaks)
+
+    @init_lr.setter
+    def init_lr(self, peak: float) -> None:
+        self._peaks = [peak] * len(self._peaks)
         self._update_learning_rate()
 
     def zero_grad(self) -> None:

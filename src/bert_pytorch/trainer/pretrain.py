@@ -144,7 +144,8 @@ class BERTTrainer:
             if not train:
                 set_random_state(before)
         report = metrics.read() | {"seconds": time.perf_counter() - began}
-        _check_finite(report["loss"], epoch, metrics)
+        if metrics.n_steps:
+            _check_finite(report["loss"], epoch, metrics)
         return report
 
     def save(self, epoch: int, file_path: str = "output/bert_trained.model") -> str:
@@ -226,7 +227,7 @@ class BERTTrainer:
                 bar.update()
                 if train and metrics.n_steps % self.log_freq == 0:
                     self._log(name, epoch, n_batches, metrics)
-        if not metrics.n_steps and not (train and self._is_done()):
+        if not metrics.n_steps and not (train and (self._is_done() or self._n_batches)):
             raise InputError(f"{name}: the loader gave no batch; check that it can be gone through again [E-TRAINER-NO-DATA]")
         if train and (self._n_batches == n_batches or not self._is_done()):
             self._epoch, self._n_batches = epoch + 1, 0
@@ -253,7 +254,7 @@ class BERTTrainer:
             set_epoch = getattr(getattr(data_loader, name, None), "set_epoch", None)
             if callable(set_epoch):
                 set_epoch(epoch)
-        state, self._unfinished = self._unfinished, None
+        state = self._unfinished
         if state is None:
             self._epoch, self._n_batches = epoch, 0
             self._pass_start_random = random_state()
@@ -261,6 +262,7 @@ class BERTTrainer:
         if epoch != self._epoch:
             message = f"train({epoch}): the checkpoint stopped within pass {self._epoch}; call train({self._epoch}) first"
             raise InputError(f"{message} [E-RESUME-EPOCH]")
+        self._unfinished = None
         self._pass_start_random = state["pass_start_random"]
         if isinstance(data_loader, DataLoader) and isinstance(data_loader.sampler, EpochSampler):
             data_loader.sampler.start_at(self._n_batches * (data_loader.batch_size or 1))
@@ -269,7 +271,7 @@ class BERTTrainer:
         set_random_state(self._pass_start_random)
         batches = iter(data_loader)
         for _ in range(self._n_batches):
-            next(batches)
+            next(batches, None)
         set_random_state(state["random"])
         return batches
 
