@@ -86,8 +86,8 @@ def boolean(text: str) -> bool:
     return words[text.lower()]
 
 
-def at_least(minimum: int) -> Callable[[str], int]:
-    """A reader of whole numbers that are no smaller than `minimum`."""
+def at_least(minimum: int, most: int = 2**63 - 1) -> Callable[[str], int]:
+    """A reader of whole numbers from `minimum` to `most`."""
 
     def read(text: str) -> int:
         try:
@@ -96,6 +96,8 @@ def at_least(minimum: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"expected a whole number, got {text!r}") from None
         if number < minimum:
             raise argparse.ArgumentTypeError(f"expected at least {minimum}, got {number}")
+        if number > most:
+            raise argparse.ArgumentTypeError(f"expected at most {most}, got {number}")
         return number
 
     return read

@@ -14,10 +14,17 @@ class UserError(Exception):
 
     exit_code = 1
 
+    def __init__(self, message: str) -> None:
+        """Keep the message on one line, whatever names of files stand in it."""
+        if message.startswith("Caught "):
+            # A data worker's error arrives with the worker's whole traceback; its last line is "Type: message".
+            message = message.rstrip().rpartition("\n")[2].partition(": ")[2]
+        super().__init__(message.replace("\n", "\\n").replace("\r", "\\r"))
+
     @property
     def code(self) -> str | None:
         """The stable code at the end of the message, such as ``E-CORPUS-TAB``."""
-        found = re.search(r"\[(E-[A-Z0-9-]+)\]", str(self))
+        found = re.search(r"\[(E-[A-Z0-9-]+)\]$", str(self))
         return found.group(1) if found else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
@@ -25,9 +26,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     Raises:
         SaveError: The folder or the file cannot be written, or the disk is full. The temporary file is removed.
     """
-    final = Path(path)
+    final = Path(os.path.realpath(path))
     temporary = None
     try:
+        if final.exists() and not final.is_file():
+            # A rename would put a file in place of a device or a pipe.
+            raise OSError(errno.EINVAL, "is a folder or a device, no file")
         final.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent)
         with os.fdopen(descriptor, "wb") as file:
@@ -39,9 +43,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         temporary = None
         _sync_folder(final.parent)
     except OSError as error:
-        reason = error.strerror or str(error)
-        message = f"{final}: cannot be written: {reason}; free space or name another path, nothing else changed [E-SAVE]"
-        raise SaveError(message) from error
+        raise _save_error(path, error) from error
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
@@ -53,13 +55,23 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     Raises:
         SaveError: Nothing can be written there.
     """
-    final = Path(path)
-    if final.is_dir():
-        raise SaveError(f"{final}: is a folder, expected the name of a file; add a file name to it [E-SAVE]")
-    probe = final.parent / f".{final.name}.probe"
-    with atomic_write(probe) as file:
-        file.write(b"x")
-    probe.unlink()
+    try:
+        folder = Path(path).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        if Path(path).exists() and not Path(path).is_file():
+            raise OSError(errno.EINVAL, "is a folder or a device, no file")
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"x")
+            probe.flush()
+    except OSError as error:
+        raise _save_error(path, error) from error
+
+
+def _save_error(path: str | os.PathLike[str], error: OSError) -> SaveError:
+    reason = error.strerror or str(error)
+    return SaveError(
+        f"{path}: cannot be written: {reason}; free space or name another path, what stood there is whole [E-SAVE]"
+    )
 
 
 def _adopt_mode(temporary: str) -> None:

@@ -8,6 +8,8 @@ import json
 import math
 import sys
 import time
+import warnings
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from .errors import InputError, UnavailableError, UsageError
@@ -17,12 +19,13 @@ if TYPE_CHECKING:
     from .dataset import BERTDataset, WordVocab
     from .trainer import BERTTrainer
 
+_LARGE_SHARE_SEEN = 0.2
 _KEPT_SETTINGS = ("seed", "batch_size", "seq_len", "lr", "adam_weight_decay", "adam_beta1", "adam_beta2", "max_grad_norm")
 
 
 def build_vocabulary(args: argparse.Namespace) -> dict[str, object]:
     """Count the words of a corpus and write the vocabulary; returns the report of `bert-vocab`."""
-    from .dataset.corpus import read_text
+    from .dataset.lines import read_text
     from .dataset.vocab import WordVocab
 
     began = time.perf_counter()
@@ -61,9 +64,13 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
     check_writable(args.output_path)
     vocab = WordVocab.load_vocab(args.vocab_path)
     dataset, test_dataset = _open_datasets(args, vocab)
+    share_seen = None if test_dataset is None else _share_seen(dataset, test_dataset)
+    if share_seen is not None and share_seen > _LARGE_SHARE_SEEN:
+        message = f"{share_seen:.0%} of its pairs stand in {args.train_dataset} too: the held-out loss measures memory"
+        warnings.warn(f"{args.test_dataset}: {message}", stacklevel=2)
     torch.manual_seed(args.seed)
     trainer, n_epochs = _make_trainer(args, vocab, dataset, test_dataset, with_cuda)
-    first_epoch = 0 if resume_from is None else trainer.resume(resume_from)
+    first_epoch = _begin(trainer, args.output_path, resume_from)
     outcome = _run_epochs(trainer, args, first_epoch, n_epochs)
     return {
         "ok": True,
@@ -77,6 +84,7 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
         "skipped_lines": dataset.n_skipped,
         "trimmed_pairs": dataset.n_trimmed,
         "unk_share": dataset.n_unknown / dataset.n_words,
+        "eval_seen_share": share_seen,
         "device": str(trainer.device),
         "seed": args.seed,
         "peak_memory_bytes": _peak_memory_bytes(trainer),
@@ -106,9 +114,9 @@ def check_device(device: str, with_cuda: bool = True) -> bool:
 
 def _check_device(args: argparse.Namespace) -> bool:
     if args.device == "cuda" and not args.with_cuda:
-        raise UsageError("bert: --device cuda contradicts --with_cuda false; leave one out [E-SETTING-CONFLICT]")
+        raise UsageError("--device cuda contradicts --with_cuda false; leave one out [E-SETTING-CONFLICT]")
     if args.cuda_devices and (args.device == "cpu" or not args.with_cuda):
-        raise UsageError("bert: --cuda_devices has no effect without CUDA; leave it out [E-SETTING-CONFLICT]")
+        raise UsageError("--cuda_devices has no effect without CUDA; leave it out [E-SETTING-CONFLICT]")
     return check_device(args.device, args.with_cuda)
 
 
@@ -125,13 +133,24 @@ def _open_datasets(args: argparse.Namespace, vocab: WordVocab) -> tuple[BERTData
     return dataset, test_dataset
 
 
+def _share_seen(dataset: BERTDataset, test_dataset: BERTDataset) -> float:
+    """The share of held-out pairs that stand word for word in the training corpus too: a loss on these measures memory."""
+    held_out = Counter(_words(pair) for pair in test_dataset.corpus)
+    seen = {words for words in map(_words, dataset.corpus) if words in held_out}
+    return sum(held_out[words] for words in seen) / len(test_dataset)
+
+
+def _words(pair: tuple[str, str]) -> tuple[str, str]:
+    return " ".join(pair[0].split()), " ".join(pair[1].split())
+
+
 def _make_trainer(
     args: argparse.Namespace, vocab: WordVocab, dataset: BERTDataset, test_dataset: BERTDataset | None, with_cuda: bool
 ) -> tuple[BERTTrainer, int]:
     """The trainer, and how many passes its plan touches."""
     import os
 
-    from .dataset.batching import make_loader
+    from .dataset.dataset import make_loader
     from .model import BERT
     from .trainer import BERTTrainer
 
@@ -146,7 +165,7 @@ def _make_trainer(
     n_epochs = math.ceil(max_steps / len(train_data))
     if args.stop_after_epochs is not None and args.stop_after_epochs > n_epochs:
         message = f"--stop_after_epochs {args.stop_after_epochs} has no effect, the plan has {n_epochs} epochs; leave it out"
-        raise UsageError(f"bert: {message} [E-SETTING-CONFLICT]")
+        raise UsageError(f"{message} [E-SETTING-CONFLICT]")
     bert = BERT(
         len(vocab),
         hidden=args.hidden,
@@ -180,15 +199,31 @@ def _make_trainer(
     return trainer, n_epochs
 
 
+def _begin(trainer: BERTTrainer, output_path: str, resume_from: str | None) -> int:
+    """Resume, or say what an earlier run left under the output path; the number of the first pass to train."""
+    from .trainer.checkpoint import list_checkpoints
+
+    if resume_from is not None:
+        first_epoch = trainer.resume(resume_from)
+        steps = f"{trainer.optim_schedule.n_current_steps} of {trainer.max_steps} steps"
+        print(f"resumed from {resume_from}: {steps} are done, going on with epoch {first_epoch}", file=sys.stderr)
+        return first_epoch
+    left = list_checkpoints(output_path)
+    if left:
+        message = f"{len(left)} checkpoints of an earlier run are there and will be overwritten one by one"
+        warnings.warn(f"{output_path}.ep*: {message}; name another --output_path to keep them", stacklevel=2)
+    return 0
+
+
 def _run_epochs(trainer: BERTTrainer, args: argparse.Namespace, first_epoch: int, n_epochs: int) -> dict[str, object]:
     train_report: dict[str, float] = {}
     test_report: dict[str, float] = {}
     checkpoint, real_tokens, seconds = None, 0.0, 0.0
     last_epoch = min(n_epochs, args.stop_after_epochs or n_epochs)
-    if first_epoch >= last_epoch:
+    if first_epoch >= last_epoch or trainer.is_done:
         flag = "--epochs" if last_epoch == n_epochs else "--stop_after_epochs"
         message = f"the checkpoint has {first_epoch} epochs done, {last_epoch} are asked for; to train longer raise {flag}"
-        raise InputError(f"bert: {message} [E-RESUME-DONE]")
+        raise InputError(f"{message} [E-RESUME-DONE]")
     for epoch in range(first_epoch, last_epoch):
         train_report = trainer.train(epoch)
         real_tokens += train_report["real_tokens"]

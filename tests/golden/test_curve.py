@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bert_pytorch import BERT, BERTDataset, BERTTrainer, WordVocab
-from bert_pytorch.dataset.batching import make_loader
+from bert_pytorch.dataset.dataset import make_loader
 from bert_pytorch.dataset.draws import Draws
 
 NEXT_SENTENCE_LOSSES = [

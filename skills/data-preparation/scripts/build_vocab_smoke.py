@@ -12,7 +12,8 @@ from pathlib import Path
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
 
 from bert_pytorch.command import Parser, at_least, run, say
-from bert_pytorch.dataset.corpus import PairCorpus, read_text
+from bert_pytorch.dataset.corpus import PairCorpus
+from bert_pytorch.dataset.lines import read_text
 from bert_pytorch.dataset.vocab import WordVocab
 from bert_pytorch.files import check_writable
 

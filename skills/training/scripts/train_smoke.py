@@ -57,7 +57,7 @@ def make_trainer(args: argparse.Namespace, vocab: WordVocab, paths: tuple[Path, 
     import torch
 
     from bert_pytorch import BERT, BERTDataset, BERTTrainer
-    from bert_pytorch.dataset.batching import make_loader
+    from bert_pytorch.dataset.dataset import make_loader
 
     # Matrices this small gain nothing from a second thread, and on a busy machine threads wait for each other: 34 s with one
     # thread beside another job, 80 to 120 s with two.

@@ -1,14 +1,12 @@
-"""In which order examples are seen, and the loader that makes batches of them."""
+"""In which order examples are seen."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import Sampler
 
-from .dataset import BERTDataset
 from .draws import mix
 
 
@@ -49,26 +47,3 @@ class EpochSampler(Sampler[int]):
             return
         generator = torch.Generator().manual_seed(mix(self.seed, self._epoch) >> 1)
         yield from torch.randperm(self.n_examples, generator=generator)[start:].tolist()
-
-
-def make_loader(
-    dataset: BERTDataset, batch_size: int, n_workers: int = 0, *, shuffle: bool, pin_memory: bool = False
-) -> DataLoader[dict[str, Tensor]]:
-    """Batches of a dataset, the same for any number of workers.
-
-    Args:
-        dataset: The examples; its seed also decides the order.
-        batch_size: Examples a batch; the last batch of a pass may be smaller.
-        n_workers: Processes that prepare batches; 0: the training process does.
-        shuffle: A new order each pass.
-        pin_memory: Put batches into page-locked memory, for faster copies to a GPU.
-    """
-    return DataLoader(
-        dataset,
-        batch_size=batch_size,
-        sampler=EpochSampler(len(dataset), dataset.seed, shuffle),
-        num_workers=n_workers,
-        pin_memory=pin_memory,
-        # Of its own, so that making an iterator takes nothing from the stream that dropout draws from.
-        generator=torch.Generator().manual_seed(0),
-    )

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 from array import array
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from ..errors import InputError, UnreadableError
-
-_WIDE_BOMS = {
-    "utf-16": {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"},
-    "utf-32": {codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be"},
-}
-_CHUNK_BYTES = 1 << 20
-
-
-class Line(NamedTuple):
-    """One line of a file as bytes, without its line end."""
-
-    number: int
-    """Counted from 1."""
-    offset: int
-    """Where the line starts, in bytes from the start of the file."""
-    content: bytes
+from .lines import codec_and_start, read_lines, wrong_byte
 
 
 class PairCorpus:
@@ -54,7 +38,7 @@ class PairCorpus:
         if corpus_lines is not None and corpus_lines < 1:
             raise InputError(f"{path}: corpus_lines is {corpus_lines}, expected at least 1 or None [E-CORPUS-LINES]")
         self.path = os.fspath(path)
-        self.codec, _ = _codec_and_start(self.path, encoding)
+        self.codec, _ = codec_and_start(self.path, encoding)
         self.n_skipped = 0
         self.lines: list[list[str]] | None = [] if on_memory else None
         self._offsets, self._sizes = array("Q"), array("Q")
@@ -95,9 +79,7 @@ class PairCorpus:
         if self.lines is not None:
             first, second = self.lines[index]
             return first, second
-        with open(self.path, "rb") as file:
-            if _stamp(os.fstat(file.fileno())) != self._stamp:
-                raise InputError(f"{self.path}: has changed since it was opened; start again [E-CORPUS-CHANGED]")
+        with self._reopen() as file:
             file.seek(self._offsets[index])
             return split_pair(file.read(self._sizes[index]), self.codec)
 
@@ -106,10 +88,21 @@ class PairCorpus:
         if self.lines is not None:
             yield from ((first, second) for first, second in self.lines)
             return
-        with open(self.path, "rb") as file:
+        with self._reopen() as file:
             for offset, size in zip(self._offsets, self._sizes, strict=True):
                 file.seek(offset)
                 yield split_pair(file.read(size), self.codec)
+
+    def _reopen(self) -> BinaryIO:
+        """Open the file again, after a look whether it is still the one that was checked."""
+        try:
+            file = open(self.path, "rb")
+        except OSError as error:
+            raise UnreadableError.of(self.path, error, "put it back and start again [E-CORPUS-CHANGED]") from error
+        if _stamp(os.fstat(file.fileno())) != self._stamp:
+            file.close()
+            raise InputError(f"{self.path}: has changed since it was opened; start again [E-CORPUS-CHANGED]")
+        return file
 
 
 def split_pair(content: bytes, codec: str) -> tuple[str, str]:
@@ -122,7 +115,7 @@ def split_pair(content: bytes, codec: str) -> tuple[str, str]:
     try:
         text = content.decode(codec).rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise InputError(f"{_wrong_byte(content, error, codec)}, or {remedy} [E-CORPUS-ENCODING]") from error
+        raise InputError(f"{wrong_byte(content, error, codec)}, or {remedy} [E-CORPUS-ENCODING]") from error
     fields = text.split("\t")
     if not text.strip():
         raise InputError(f"expected two texts separated by one tab, got a blank line; {remedy} [E-CORPUS-BLANK]")
@@ -136,103 +129,6 @@ def split_pair(content: bytes, codec: str) -> tuple[str, str]:
         if not field.split():
             raise InputError(f"expected two texts separated by one tab, the {name} is empty; {remedy} [E-CORPUS-EMPTY-TEXT]")
     return fields[0], fields[1]
-
-
-def read_text(path: str, encoding: str = "utf-8") -> Iterator[str]:
-    """The lines of any text file, decoded.
-
-    Raises:
-        InputError: The file cannot be opened, or a line is not in this encoding.
-    """
-    codec, _ = _codec_and_start(path, encoding)
-    for line in read_lines(path, encoding):
-        try:
-            yield line.content.decode(codec)
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}:{line.number}: {_wrong_byte(line.content, error, codec)} [E-CORPUS-ENCODING]") from error
-
-
-def read_lines(path: str, encoding: str = "utf-8", n_lines: int | None = None) -> Iterator[Line]:
-    """Read a file line by line in bounded memory, with a progress bar on a terminal.
-
-    Args:
-        path: The file; a line ends at a line feed and nothing else.
-        encoding: Name of a Python codec; needed to find line feeds and the byte-order mark.
-        n_lines: Stop after this many lines; None: at the end of the file.
-
-    Raises:
-        InputError: The file cannot be opened, or the codec is unknown.
-    """
-    from tqdm import tqdm  # Here, so that --help and the install hint work where it is missing.
-
-    codec, start = _codec_and_start(path, encoding)
-    newline = "\n".encode(codec)
-    with (
-        open(path, "rb") as file,
-        tqdm(
-            total=os.fstat(file.fileno()).st_size,
-            unit="B",
-            unit_scale=True,
-            desc=f"reading {os.path.basename(path)}",
-            disable=None,
-        ) as bar,
-    ):
-        file.seek(start)
-        offset = start
-        for number, content in enumerate(_split(file, newline), start=1):
-            yield Line(number, offset, content)
-            offset += len(content) + len(newline)
-            bar.update(len(content) + len(newline))
-            if number == n_lines:
-                return
-
-
-def _split(file: BinaryIO, newline: bytes) -> Iterator[bytes]:
-    if len(newline) == 1:
-        for content in file:
-            yield content.removesuffix(newline)
-        return
-    # In a wide encoding the bytes of a line feed also occur across two characters: only aligned ones count.
-    width, rest = len(newline), b""
-    while chunk := file.read(_CHUNK_BYTES):
-        rest += chunk
-        start, found = 0, rest.find(newline)
-        while found >= 0:
-            if found % width:
-                found = rest.find(newline, found + 1)
-                continue
-            yield rest[start:found]
-            start = found + width
-            found = rest.find(newline, start)
-        rest = rest[start:]
-    if rest:
-        yield rest
-
-
-def _codec_and_start(path: str, encoding: str) -> tuple[str, int]:
-    """The codec without byte-order mark that reads the file, and how many bytes the mark takes."""
-    try:
-        name = codecs.lookup(encoding).name
-    except LookupError:
-        raise InputError(f"{path}: unknown encoding {encoding!r}; utf-8 is the usual one [E-ENCODING-NAME]") from None
-    try:
-        with open(path, "rb") as file:
-            head = file.read(4)
-    except OSError as error:
-        raise UnreadableError.of(path, error, "check the path [E-FILE-READ]") from error
-    if name in ("utf-8", "utf-8-sig"):
-        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise InputError(f"{path}: starts with the mark of utf-16; pass --encoding utf-16 [E-CORPUS-ENCODING]")
-        return "utf-8", len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
-    for mark, codec in _WIDE_BOMS.get(name, {}).items():
-        if head.startswith(mark):
-            return codec, len(mark)
-    return {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}.get(name, name), 0
-
-
-def _wrong_byte(content: bytes, error: UnicodeDecodeError, codec: str) -> str:
-    where = f"byte 0x{content[error.start]:02x} at byte {error.start + 1} of the line"
-    return f"{where} is not {codec}; name the file's encoding with --encoding"
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int]:

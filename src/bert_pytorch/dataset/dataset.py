@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from ..errors import InputError
+from .batching import EpochSampler
 from .corpus import PairCorpus
 from .draws import Draws
 from .masking import N_SPECIALS, mask_one_word, mask_words
@@ -17,6 +18,8 @@ from .negatives import Partners
 from .vocab import WordVocab
 
 _N_MARKERS = 3
+_N_TRIES = 16
+"""Partners drawn for a "not next" example; a further one is drawn when trimming or `<unk>` makes one look like the true one."""
 _LOOSE_DRAWS = -1
 """Index of the draws for direct calls of `random_word` and `get_random_line`, which belong to no example."""
 
@@ -135,16 +138,21 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
     def random_sent(self, index: int) -> tuple[str, str, int]:
         """The pair at `index` with 1, or, by an even chance, its first text with the second of another line and 0.
 
-        The other text is never equal to the true one; where the corpus has no other, the true pair is given.
+        The other text is never equal to the true one, nor are the ids that are left of both after trimming; where no other
+        can be found, the true pair is given.
         """
         first, second = self.get_corpus_line(index)
         draws = Draws(self.seed, int(self._epoch), 2 * index)
         if draws.uniform() < 0.5:
             return first, second, 1
-        partner = self._partners.draw(index, draws)
-        if partner is None:
-            return first, second, 1
-        return first, self.corpus[partner][1], 0
+        for _ in range(_N_TRIES):
+            partner = self._partners.draw(index, draws)
+            if partner is None:
+                break
+            other = self.corpus[partner][1]
+            if self._visible(first, other) != self._visible(first, second):
+                return first, other, 0
+        return first, second, 1
 
     def get_corpus_line(self, item: int) -> tuple[str, str]:
         """The two texts of a line, as they stand in the file."""
@@ -158,6 +166,12 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         if not -len(self) <= item < len(self):
             raise IndexError(f"BERTDataset: index {item}, but there are {len(self)} examples")
         return item % len(self)
+
+    def _visible(self, first: str, second: str) -> tuple[list[int], list[int]]:
+        """The ids of a pair that an example shows, before masking."""
+        first_ids, second_ids = self.vocab.to_seq(first), self.vocab.to_seq(second)
+        n_first, n_second = self._share_room(len(first_ids), len(second_ids))
+        return first_ids[:n_first], second_ids[:n_second]
 
     def _share_room(self, n_first: int, n_second: int) -> tuple[int, int]:
         """How many words each text keeps: the longer one loses words until the pair fits; two long ones keep half the room."""
@@ -175,3 +189,26 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
             self.n_words += len(ids)
             self.n_trimmed += len(ids) > self.seq_len - _N_MARKERS
             yield second
+
+
+def make_loader(
+    dataset: BERTDataset, batch_size: int, n_workers: int = 0, *, shuffle: bool, pin_memory: bool = False
+) -> DataLoader[dict[str, Tensor]]:
+    """Batches of a dataset, the same for any number of workers.
+
+    Args:
+        dataset: The examples; its seed also decides the order.
+        batch_size: Examples a batch; the last batch of a pass may be smaller.
+        n_workers: Processes that prepare batches; 0: the training process does.
+        shuffle: A new order each pass.
+        pin_memory: Put batches into page-locked memory, for faster copies to a GPU.
+    """
+    return DataLoader(
+        dataset,
+        batch_size=batch_size,
+        sampler=EpochSampler(len(dataset), dataset.seed, shuffle),
+        num_workers=n_workers,
+        pin_memory=pin_memory,
+        # Of its own, so that making an iterator takes nothing from the stream that dropout draws from.
+        generator=torch.Generator().manual_seed(0),
+    )

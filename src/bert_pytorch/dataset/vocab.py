@@ -162,7 +162,10 @@ class WordVocab(Vocab):
         if seq_len is not None:
             room = seq_len - len(begin) - len(end)
             if room < 0:
-                raise InputError(f"to_seq: seq_len {seq_len} has no room for {len(begin) + len(end)} markers [E-VOCAB-LENGTH]")
+                least = len(begin) + len(end)
+                raise InputError(
+                    f"to_seq: seq_len {seq_len} has no room for {least} markers, expected {least} [E-VOCAB-LENGTH]"
+                )
             ids = ids[:room]
             end += [self.pad_index] * (room - len(ids))
         seq = begin + ids + end

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import pickletools
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from io import BytesIO
@@ -16,7 +18,12 @@ SPECIALS = ("<pad>", "<unk>", "<eos>", "<sos>", "<mask>")
 _HUB_SPECIALS = ("[PAD]", "[UNK]", "[SEP]", "[CLS]", "[MASK]")
 _FORMAT = "bert_pytorch.vocab"
 _VERSION = 1
-_UNREADABLE = (pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, LookupError, ImportError)
+_JSON_START = re.compile(r'\{\s*("|\}?\s*\Z)')
+"""Of a JSON object, be it empty or cut off; a word list may begin with a brace too."""
+_UNREADABLE = (
+    *(pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, LookupError, ImportError),
+    *(OverflowError, MemoryError),
+)
 """What the unpickler raises on damaged or hostile bytes."""
 
 
@@ -44,14 +51,14 @@ def read_vocabulary(path: str | os.PathLike[str]) -> tuple[list[str], dict[str, 
             content = file.read()
     except OSError as error:
         raise UnreadableError.of(path, error, "build one with bert-vocab [E-FILE-READ]") from error
-    if content.startswith(b"\x80"):
+    if _is_pickle(content):
         itos, freqs = _read_pickle(path, content)
     else:
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise _not_a_vocabulary(path, f"byte {error.start} is not utf-8") from error
-        itos, freqs = _read_json(path, text) if text.startswith("{") else (_read_list(path, text), {})
+        itos, freqs = _read_json(path, text) if _JSON_START.match(text) else (_read_list(path, text), {})
     _check(path, itos, freqs)
     return itos, freqs
 
@@ -81,6 +88,18 @@ def _read_list(path: str | os.PathLike[str], text: str) -> list[str]:
         return words
     specials = {*SPECIALS, *_HUB_SPECIALS}
     return [*SPECIALS, *(word for word in words if word not in specials)]
+
+
+def _is_pickle(content: bytes) -> bool:
+    """Whether the bytes are a pickle, of the first protocols too, which are text; nothing is executed to find out."""
+    if content.startswith(b"\x80"):
+        return True
+    if not content.endswith(b"."):
+        return False
+    try:
+        return any(operation.name == "STOP" for operation, _, _ in pickletools.genops(content))
+    except ValueError:
+        return False
 
 
 class _Shell:

@@ -1,15 +1,16 @@
 """One file with the whole state of a run, and how it is read back.
 
 A file of `torch.save` that holds tensors, numbers, texts, lists and dicts and nothing else, so that `torch.load` reads it under
-its safe defaults. Keys: `format`, `version`, `library_version`, `model_config`, `model`, `optimizer`, `schedule`, `random`,
-`position`, `settings`.
+its safe defaults. Its keys: `format`, `version` and `KEYS`.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
-import random
+import time
+import warnings
+import zipfile
 from typing import Any
 
 import torch
@@ -20,6 +21,12 @@ from ..model import BERT, BERTLM
 
 FORMAT = "bert_pytorch.checkpoint"
 VERSION = 1
+KEYS = {
+    *("library_version", "saved_at_ns", "model_config", "model", "optimizer", "schedule"),
+    *("random", "pass_start_random", "position", "n_threads", "settings"),
+}
+_UNREADABLE = (RuntimeError, OSError, EOFError, ValueError, LookupError, AssertionError, AttributeError, TypeError)
+"""What torch raises on bytes that are no whole file of its own."""
 
 
 def save_checkpoint(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
@@ -30,7 +37,7 @@ def save_checkpoint(path: str | os.PathLike[str], state: dict[str, Any]) -> None
     """
     with atomic_write(path) as file:
         try:
-            torch.save(_on_cpu({"format": FORMAT, "version": VERSION, **state}, {}), file)
+            torch.save(_on_cpu({"format": FORMAT, "version": VERSION, "saved_at_ns": time.time_ns(), **state}, {}), file)
         except RuntimeError as error:
             # A full disk reaches us as torch's complaint about its position in the file; the cause stands behind it.
             if isinstance(error.__context__, OSError):
@@ -56,23 +63,40 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         InputError: The file is missing, damaged, or not a checkpoint of this library.
     """
+    state = _read(path)
+    # torch.load does not compare the checksums in the file, and would take flipped bits for weights.
+    with zipfile.ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise InputError(f"{path}: damaged: the checksum of {damaged} is wrong; use an earlier one [E-CHECKPOINT-DAMAGED]")
+    return state
+
+
+def _read(path: str | os.PathLike[str], mmap: bool = False) -> dict[str, Any]:
+    """Read a checkpoint without looking at its checksums; with `mmap` the weights stay in the file until they are used."""
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with open(path, "rb"):
+            pass
     except OSError as error:
         raise UnreadableError.of(path, error, "check the path [E-CHECKPOINT-READ]") from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Torch warns of the pickle protocol of files that are refused anyway.
+            state = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap and zipfile.is_zipfile(path))
     except pickle.UnpicklingError as error:
         raise InputError(
             f"{path}: holds Python objects, as the whole-model files of bert-pytorch 0.0.1a4 do; nothing was executed, "
             "train again or give a file of this library [E-CHECKPOINT-PICKLE]"
         ) from error
-    except (RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).partition("\n")[0]
+    except _UNREADABLE as error:
+        reason = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(f"{path}: damaged or no checkpoint: {reason}; use an earlier one [E-CHECKPOINT-DAMAGED]") from error
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise InputError(f"{path}: not a checkpoint of this library; give a file written by bert [E-CHECKPOINT-FORMAT]")
-    if state.get("version") != VERSION:
+    if state.get("version") != VERSION or not state.keys() >= KEYS:
+        lacks = ", ".join(sorted(KEYS - state.keys())) or "nothing"
         raise InputError(
-            f"{path}: checkpoint version {state.get('version')}, this library reads {VERSION}; "
+            f"{path}: checkpoint of version {state.get('version')} that lacks {lacks}, expected version {VERSION}; "
             "use the library version that wrote it [E-CHECKPOINT-FORMAT]"
         )
     return state
@@ -105,39 +129,53 @@ def load_model(path: str | os.PathLike[str]) -> BERTLM:
     state = load_checkpoint(path)
     bert = BERT(**state["model_config"])
     model = BERTLM(bert, bert.vocab_size)
-    model.load_state_dict(state["model"])
+    load_weights(path, model, state["model"])
     return model.eval()
 
 
-def find_last(file_path: str | os.PathLike[str]) -> str:
-    """The `file_path.epN` with the highest N.
+def differences(state: dict[str, Any], here: dict[str, Any]) -> list[str]:
+    """What a checkpoint was trained under - plan, threads, settings - and the run `here` is not, a text each."""
+    there = {**state["schedule"], **state["settings"], "n_threads": state["n_threads"]}
+    names = [name for name in there if name in here and name != "n_current_steps" and there[name] != here[name]]
+    return [f"{name.removeprefix('n_')} was {there[name]}, is now {here[name]}" for name in names]
+
+
+def load_weights(path: str | os.PathLike[str], model: BERTLM, weights: dict[str, torch.Tensor]) -> None:
+    """Put a checkpoint's weights into a model of its sizes.
 
     Raises:
-        InputError: There is none.
+        InputError: Names or sizes of the weights do not fit; the model is as it was.
     """
+    there = {name: tuple(value.shape) for name, value in weights.items()}
+    here = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    wrong = sorted(name for name in {**there, **here} if there.get(name) != here.get(name))
+    if wrong:
+        raise InputError(f"{path}: its weights do not fit its sizes: {wrong[0]}; use an earlier one [E-CHECKPOINT-DAMAGED]")
+    model.load_state_dict(weights)
+
+
+def list_checkpoints(file_path: str | os.PathLike[str]) -> list[str]:
+    """Every `file_path.epN` there is."""
     folder, prefix = os.path.split(os.fspath(file_path))
     names = os.listdir(folder or ".") if os.path.isdir(folder or ".") else []
-    suffixes = [name.removeprefix(f"{prefix}.ep") for name in names if name.startswith(f"{prefix}.ep")]
-    epochs = [int(suffix) for suffix in suffixes if suffix.isdecimal()]
-    if not epochs:
+    epochs = [name.removeprefix(f"{prefix}.ep") for name in names if name.startswith(f"{prefix}.ep")]
+    return [f"{os.fspath(file_path)}.ep{epoch}" for epoch in sorted(epochs) if epoch.isdecimal()]
+
+
+def find_last(file_path: str | os.PathLike[str]) -> str:
+    """The `file_path.epN` that was saved last, by the time that stands in the file.
+
+    Neither the highest N (an older and longer run may have left it) nor the file's own time (copying changes it) tells.
+
+    Raises:
+        InputError: There is none that can be read.
+    """
+    saved: dict[int, str] = {}
+    for path in list_checkpoints(file_path):
+        try:
+            saved[_read(path, mmap=True)["saved_at_ns"]] = path
+        except InputError as error:
+            warnings.warn(f"left out: {error}", stacklevel=2)
+    if not saved:
         raise InputError(f"{file_path}.ep*: no checkpoint to resume from; start without --resume [E-CHECKPOINT-NONE]")
-    return f"{os.fspath(file_path)}.ep{max(epochs)}"
-
-
-def random_state() -> dict[str, Any]:
-    """The state of every generator a training step or a loader may draw from: Python's, torch's, each GPU's."""
-    version, internal, gauss = random.getstate()
-    return {
-        "python": [version, list(internal), gauss],
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-    }
-
-
-def set_random_state(state: dict[str, Any]) -> None:
-    """Restore what `random_state` returned."""
-    version, internal, gauss = state["python"]
-    random.setstate((version, tuple(internal), gauss))
-    torch.set_rng_state(state["torch"])
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    return saved[max(saved)]

@@ -2,14 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence, Sized
 
 import torch
 from torch import Tensor
 
-from ..errors import UnavailableError
+from ..errors import InputError, UnavailableError
 
 DEFAULT_WARMUP_STEPS = 10_000
+
+
+def check_settings(
+    lr: float,
+    betas: tuple[float, float],
+    weight_decay: float,
+    log_freq: int,
+    max_steps: int | None,
+    max_grad_norm: float | None,
+) -> None:
+    """Refuse what would train on nonsense.
+
+    Raises:
+        InputError: A setting is out of its range; the message names it.
+    """
+    limits = {
+        "lr": (lr, 0 < lr < math.inf, "a number above 0"),
+        "betas": (betas, all(0 <= beta < 1 for beta in betas), "two numbers of at least 0 and below 1"),
+        "weight_decay": (weight_decay, 0 <= weight_decay < math.inf, "a number of at least 0"),
+        "log_freq": (log_freq, log_freq >= 1, "at least 1"),
+        "max_steps": (max_steps, max_steps is None or max_steps >= 1, "at least 1, or None"),
+        "max_grad_norm": (max_grad_norm, max_grad_norm is None or 0 < max_grad_norm < math.inf, "a number above 0, or None"),
+    }
+    for name, (value, is_good, expected) in limits.items():
+        if not is_good:
+            raise InputError(f"BERTTrainer: {name} is {value}, expected {expected} [E-TRAINER-SETTING]")
 
 
 def choose_devices(with_cuda: bool, cuda_devices: Sequence[int] | None) -> tuple[torch.device, list[int]]:

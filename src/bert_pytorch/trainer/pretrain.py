@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -23,10 +24,14 @@ from ..dataset.batching import EpochSampler
 from ..errors import InputError, TrainingError
 from ..model import BERT, BERTLM
 from .batch import prepare_batch
-from .checkpoint import check_same_model, load_checkpoint, random_state, save_checkpoint, set_random_state
+from .checkpoint import check_same_model, differences, load_checkpoint, load_weights, save_checkpoint
 from .criterion import Metrics, PretrainingCriterion
-from .optim_schedule import ScheduledOptim, parameter_groups
-from .plan import choose_devices, count_batches, default_warmup
+from .optim_schedule import ScheduledOptim, load_optimizer, parameter_groups
+from .plan import check_settings, choose_devices, count_batches, default_warmup
+from .randomness import random_state, set_random_state
+
+_END = object()
+"""Stands for the end of a loader, which may yield anything."""
 
 
 class BERTTrainer:
@@ -82,10 +87,7 @@ class BERTTrainer:
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         """Build the language model, its optimiser and its schedule."""
-        if log_freq < 1:
-            raise InputError(f"BERTTrainer: log_freq is {log_freq}, expected at least 1 [E-TRAINER-SETTING]")
-        if lr <= 0:
-            raise InputError(f"BERTTrainer: lr is {lr}, expected a number above 0 [E-TRAINER-SETTING]")
+        check_settings(lr, betas, weight_decay, log_freq, max_steps, max_grad_norm)
         self.device, gpus = choose_devices(with_cuda, cuda_devices)
         self.bert = bert
         self.language_model = BERTLM(bert, vocab_size).to(self.device)
@@ -105,9 +107,12 @@ class BERTTrainer:
         self.log_freq = log_freq
         self.settings = dict(settings or {})
         self._word_counts = word_counts
-        self._epoch, self._n_batches = 0, 0
-        self._pass_start_random = random_state()
-        self._unfinished: dict[str, Any] | None = None
+        self._epoch = 0
+        self._is_within_pass = False
+        # Where the pass began, and where its last whole step ended: what a checkpoint within a pass goes on from.
+        self._pass_start_steps = 0
+        self._pass_start_random = self._random = random_state()
+        self._is_to_go_on = False
 
     def train(self, epoch: int) -> dict[str, float]:
         """One pass over the training data, or what is left of it after a resume, or until `max_steps`.
@@ -162,17 +167,20 @@ class BERTTrainer:
             SaveError: The file cannot be written; earlier files are whole.
         """
         output_path = f"{file_path}.ep{epoch}"
-        within = self._n_batches > 0
-        position = {"epoch": self._epoch if within else epoch + 1, "n_batches": self._n_batches}
+        within = self._is_within_pass
         state = {
             "library_version": __version__,
             "model_config": self.bert.config,
             "model": self.language_model.state_dict(),
             "optimizer": self.optim.state_dict(),
             "schedule": self.optim_schedule.state_dict(),
-            "random": random_state(),
+            "random": self._random if within else random_state(),
             "pass_start_random": self._pass_start_random if within else None,
-            "position": position,
+            "position": {
+                "epoch": self._epoch if within else epoch + 1,
+                "n_batches": self._n_batches if within else 0,
+                "is_within_pass": within,
+            },
             "n_threads": torch.get_num_threads(),
             "settings": self.settings,
         }
@@ -193,44 +201,45 @@ class BERTTrainer:
         """
         state = load_checkpoint(path)
         check_same_model(path, state, self.bert.config, self.settings)
-        self.language_model.load_state_dict(state["model"])
-        self.optim.load_state_dict(state["optimizer"])
-        for difference in self._differences_from(state):
+        load_weights(path, self.language_model, state["model"])
+        load_optimizer(self.optim, state["optimizer"])
+        here = {**self.optim_schedule.state_dict(), **self.settings, "n_threads": torch.get_num_threads()}
+        for difference in differences(state, here):
             warnings.warn(f"{path}: {difference}: the run is not the unbroken one", stacklevel=2)
         self.optim_schedule.load_state_dict(state["schedule"])
         set_random_state(state["random"])
-        self._epoch, self._n_batches = state["position"]["epoch"], state["position"]["n_batches"]
-        self._unfinished = state if self._n_batches else None
+        self._random, self._pass_start_random = state["random"], state["pass_start_random"]
+        self._epoch = state["position"]["epoch"]
+        self._pass_start_steps = self.optim_schedule.n_current_steps - state["position"]["n_batches"]
+        self._is_within_pass = self._is_to_go_on = state["position"]["is_within_pass"]
         return self._epoch
 
-    def _differences_from(self, state: dict[str, Any]) -> list[str]:
-        """What a checkpoint was trained under and this trainer is not: plan, threads, settings."""
-        there = {**state["schedule"], **state["settings"], "n_threads": state["n_threads"], "n_current_steps": None}
-        here = {
-            **self.optim_schedule.state_dict(),
-            **self.settings,
-            "n_threads": torch.get_num_threads(),
-            "n_current_steps": None,
-        }
-        return [
-            f"{name} was {there[name]}, is now {here[name]}" for name in there if name in here and there[name] != here[name]
-        ]
+    @property
+    def is_done(self) -> bool:
+        """Whether the run has had its `max_steps`."""
+        return self.max_steps is not None and self.optim_schedule.n_current_steps >= self.max_steps
+
+    @property
+    def _n_batches(self) -> int:
+        """Batches of the current pass that have been trained on."""
+        return self.optim_schedule.n_current_steps - self._pass_start_steps
 
     def _run_pass(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]], train: bool, metrics: Metrics) -> None:
         batches = self._train_batches(epoch, data_loader) if train else iter(data_loader)
         n_batches = count_batches(data_loader)
         name = f"EP_{'train' if train else 'test'}:{epoch}"
         with tqdm(total=n_batches, initial=self._n_batches if train else 0, desc=name, disable=None, file=sys.stderr) as bar:
-            while not (train and self._is_done()) and (batch := next(batches, None)) is not None:
+            while not (train and self.is_done) and (batch := next(batches, _END)) is not _END:
                 self._step(prepare_batch(batch, self.bert.vocab_size, self.device), train, metrics)
-                self._n_batches += train
                 bar.update()
-                if train and metrics.n_steps % self.log_freq == 0:
-                    self._log(name, epoch, n_batches, metrics)
-        if not metrics.n_steps and not (train and (self._is_done() or self._n_batches)):
+                if train:
+                    self._random = random_state()
+                    if metrics.n_steps % self.log_freq == 0:
+                        self._log(name, epoch, n_batches, metrics)
+        if not (metrics.n_steps or (train and (self.is_done or self._n_batches))):
             raise InputError(f"{name}: the loader gave no batch; check that it can be gone through again [E-TRAINER-NO-DATA]")
-        if train and (self._n_batches == n_batches or not self._is_done()):
-            self._epoch, self._n_batches = epoch + 1, 0
+        if train and (self._n_batches == n_batches or not self.is_done):
+            self._epoch, self._is_within_pass = epoch + 1, False
 
     def _step(self, batch: dict[str, Tensor], train: bool, metrics: Metrics) -> None:
         """One batch forward and, in training, back and one update."""
@@ -245,43 +254,42 @@ class BERTTrainer:
             self.optim_schedule.step_and_update_lr()
         metrics.add((losses[0].detach(), losses[1].detach()), outputs, batch)
 
-    def _is_done(self) -> bool:
-        return self.max_steps is not None and self.optim_schedule.n_current_steps >= self.max_steps
-
     def _train_batches(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]]) -> Iterator[Mapping[str, Tensor]]:
         """The batches of a pass that are still to be trained on, after telling the loader which pass it is."""
         for name in ("dataset", "sampler", "batch_sampler"):
             set_epoch = getattr(getattr(data_loader, name, None), "set_epoch", None)
             if callable(set_epoch):
                 set_epoch(epoch)
-        state = self._unfinished
-        if state is None:
-            self._epoch, self._n_batches = epoch, 0
+        if not self._is_to_go_on:
+            self._epoch, self._is_within_pass = epoch, True
+            self._pass_start_steps = self.optim_schedule.n_current_steps
             self._pass_start_random = random_state()
-            return iter(data_loader)
+            batches = iter(data_loader)
+            self._random = random_state()
+            return batches
         if epoch != self._epoch:
-            message = f"train({epoch}): the checkpoint stopped within pass {self._epoch}; call train({self._epoch}) first"
-            raise InputError(f"{message} [E-RESUME-EPOCH]")
-        self._unfinished = None
-        self._pass_start_random = state["pass_start_random"]
+            message = f"the checkpoint stopped within pass {self._epoch}; call train({self._epoch}) first"
+            raise InputError(f"train({epoch}): {message} [E-RESUME-EPOCH]")
+        self._is_to_go_on = False
         if isinstance(data_loader, DataLoader) and isinstance(data_loader.sampler, EpochSampler):
             data_loader.sampler.start_at(self._n_batches * (data_loader.batch_size or 1))
             return iter(data_loader)
         # A foreign loader may draw its order from the global state, so it is rewound to where the pass began.
         set_random_state(self._pass_start_random)
         batches = iter(data_loader)
-        for _ in range(self._n_batches):
-            next(batches, None)
-        set_random_state(state["random"])
+        n_seen = sum(1 for _ in islice(batches, self._n_batches))
+        if n_seen < self._n_batches:
+            message = f"the loader ended after {n_seen} batches, the checkpoint stopped after {self._n_batches}"
+            raise InputError(f"train({epoch}): {message}; give the same data [E-TRAINER-NO-DATA]")
+        set_random_state(self._random)
         return batches
 
     def _log(self, name: str, epoch: int, n_batches: int | None, metrics: Metrics) -> None:
         report = metrics.read()
         _check_finite(report["loss"], epoch, metrics)
         parts = [f"{key} {report[key]:.4f}" for key in ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy")]
-        of = "" if n_batches is None else f"/{n_batches}"
-        rate = f"lr {self.optim.param_groups[0]['lr']:.3g}"
-        tqdm.write(f"{name} batch {self._n_batches}{of} {' '.join(parts)} {rate}", file=sys.stderr)
+        where = f"{name} batch {self._n_batches}" + ("" if n_batches is None else f"/{n_batches}")
+        tqdm.write(f"{where} {' '.join(parts)} lr {self.optim.param_groups[0]['lr']:.3g}", file=sys.stderr)
 
 
 def _check_finite(loss: float, epoch: int, metrics: Metrics) -> None:

@@ -118,7 +118,8 @@ def main():
     with open(path, encoding="utf-8") as file:
         vocab = WordVocab(file)
     dataset = BERTDataset(path, vocab, seq_len=17)
-    long = BERTDataset(write_pairs("long.txt", [(f"the fox {i}", f"a dog {i}") for i in range(997)]), vocab, 17)
+    long_pairs = [(f"the fox {i}", f"a dog {i}") for i in range(997)]
+    long = BERTDataset(write_pairs("long.txt", long_pairs), WordVocab([f"the fox a dog {i}" for i in range(997)]), 17)
     finish(
         {
             "itos": vocab.itos,

@@ -1,0 +1,267 @@
+"""Every error code is provoked here, and every message has the form: one line, what to do, the code at the end."""
+
+import argparse
+import ast
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from bert_pytorch import BERT, BERTLM, BERTDataset, WordVocab
+from bert_pytorch.cli import build_vocab, train
+from bert_pytorch.command import Parser, run
+from bert_pytorch.dataset.corpus import PairCorpus
+from bert_pytorch.dataset.vocab import Vocab
+from bert_pytorch.errors import InputError, SaveError, TrainingError, UnavailableError, UserError
+from bert_pytorch.trainer import load_checkpoint
+
+from .examples import LIBRARY, ROOT, SCRIPTS, V, make_batch, make_bert, make_trainer, make_vocab, story_pairs, write_pairs
+
+CODE = re.compile(r"E-[A-Z]+(?:-[A-Z0-9]+)*")
+SMALL = "-c corpus.txt -v vocab.json -o model -hs 8 -l 1 -a 2 -s 13 -b 4 --device cpu".split()
+
+
+def codes_in(path):
+    """Codes in the texts of a source file, its docstrings left out."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    documented = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    return {code for text in texts if id(text) not in documented for code in CODE.findall(text.value)}
+
+
+def corpus_of(content):
+    return lambda: PairCorpus(write("corpus.txt", content))
+
+
+def write(path, content):
+    Path(path).write_bytes(content)
+    return path
+
+
+def write_corpus():
+    write_pairs("corpus.txt", story_pairs())
+    make_vocab(story_pairs()).save_vocab("vocab.json")
+
+
+def command(function, *arguments):
+    """Run a command; raise what it reports, as the library would."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()), contextlib.suppress(SystemExit):
+        function(list(arguments))
+    report = json.loads(out.getvalue().splitlines()[-1])
+    assert report["ok"] is False
+    assert report["error"].endswith("]") or report["code"] == "E-USAGE"
+    message = report["error"] if report["error"].endswith("]") else f"{report['error']} [{report['code']}]"
+    raise UserError(message)
+
+
+def interrupted():
+    def work(_):
+        raise KeyboardInterrupt
+
+    command(lambda argv: run(Parser(prog="bert"), work, argv))
+
+
+def no_package():
+    def work(_):
+        raise ModuleNotFoundError("No module named 'torch'", name="torch")
+
+    command(lambda argv: run(Parser(prog="bert"), work, argv))
+
+
+def changed_corpus():
+    corpus = PairCorpus(write("corpus.txt", b"a\tb\n"), on_memory=False)
+    write("corpus.txt", b"a\tb\nc\td\n")
+    return corpus[0]
+
+
+def pickled_checkpoint():
+    write("model.ep0", pickle.dumps({"model": print}, 2))
+    load_checkpoint("model.ep0")
+
+
+def foreign_checkpoint():
+    torch.save({"weights": torch.ones(2)}, "model.ep0")
+    load_checkpoint("model.ep0")
+
+
+def checkpoint(max_steps=None):
+    trainer = make_trainer(max_steps=max_steps)
+    trainer.train(0)
+    return trainer.save(0, "model")
+
+
+def another_model():
+    path = checkpoint()
+    trainer = make_trainer(vocab_size=V + 1)
+    trainer.resume(path)
+
+
+def another_vocabulary():
+    write_corpus()
+    assert train([*SMALL, "-e", "1"]) == 0
+    pairs = [(first.replace("c", "z"), second) for first, second in story_pairs()]
+    write_pairs("corpus.txt", pairs)
+    make_vocab(pairs).save_vocab("vocab.json")
+    command(train, *SMALL, "-e", "2", "--resume", "last")
+
+
+def another_pass():
+    trainer = make_trainer(max_steps=2)
+    trainer.train(0)
+    path = trainer.save(0, "model")
+    resumed = make_trainer(max_steps=2)
+    resumed.resume(path)
+    resumed.train(1)
+
+
+def nothing_left():
+    write_corpus()
+    assert train([*SMALL, "-e", "1"]) == 0
+    command(train, *SMALL, "-e", "1", "--resume", "last")
+
+
+def smoke_with_three_pairs():
+    script = ROOT / "skills" / "training" / "scripts" / "train_smoke.py"
+    spec = importlib.util.spec_from_file_location("train_smoke", script)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    write_pairs("corpus.txt", story_pairs(3))
+    module.split_corpus(argparse.Namespace(corpus="corpus.txt"), Path("."))
+
+
+def broken_weights():
+    trainer = make_trainer()
+    with torch.no_grad():
+        trainer.bert.embedding.norm.weight.fill_(float("nan"))
+    trainer.train(0)
+
+
+def no_words():
+    write("corpus.txt", b"once\tonly\n")
+    command(build_vocab, "-c", "corpus.txt", "-o", "vocab.json", "-m", "2")
+
+
+def no_checkpoint():
+    write_corpus()
+    command(train, *SMALL, "--resume", "last")
+
+
+PROVOKE = {
+    "E-BATCH-KEYS": lambda: make_trainer([{}]).train(0),
+    "E-BATCH-RANGE": lambda: make_trainer([make_batch(is_next=torch.tensor([0, 2]))]).train(0),
+    "E-BATCH-DTYPE": lambda: make_trainer([make_batch(is_next=torch.tensor([0.0, 1.0]))]).train(0),
+    "E-BATCH-SHAPE": lambda: make_trainer([make_batch(is_next=torch.tensor([[0], [1]]))]).train(0),
+    "E-CHECKPOINT-DAMAGED": lambda: load_checkpoint(write("model.ep0", b"")),
+    "E-CHECKPOINT-FORMAT": foreign_checkpoint,
+    "E-CHECKPOINT-NONE": no_checkpoint,
+    "E-CHECKPOINT-PICKLE": pickled_checkpoint,
+    "E-CHECKPOINT-READ": lambda: load_checkpoint("missing.ep0"),
+    "E-CORPUS-BACKSLASH-T": corpus_of(b"a\\tb\n"),
+    "E-CORPUS-BLANK": corpus_of(b"a\tb\n\n"),
+    "E-CORPUS-CHANGED": changed_corpus,
+    "E-CORPUS-EMPTY-TEXT": corpus_of(b"a\t \n"),
+    "E-CORPUS-ENCODING": corpus_of(b"a\t\xff\n"),
+    "E-CORPUS-LINES": lambda: PairCorpus(write("corpus.txt", b"a\tb\n"), corpus_lines=2),
+    "E-CORPUS-NO-PAIRS": corpus_of(b""),
+    "E-CORPUS-TAB": corpus_of(b"a b\n"),
+    "E-DATA-LENGTH": lambda: BERTDataset(write("corpus.txt", b"a\tb\n"), WordVocab(["a"]), 4),
+    "E-DATA-VOCAB": lambda: BERTDataset(write("corpus.txt", b"a\tb\n"), WordVocab(["z"]), 7),
+    "E-DEPENDENCY": no_package,
+    "E-DEVICE-CUDA": lambda: command(train, *SMALL[:-2], "--device", "cuda"),
+    "E-ENCODING-NAME": lambda: PairCorpus(write("corpus.txt", b"a\tb\n"), "klingon"),
+    "E-FILE-READ": lambda: PairCorpus("missing.txt"),
+    "E-INTERRUPTED": interrupted,
+    "E-LOSS-NONFINITE": broken_weights,
+    "E-MODEL-ARCHITECTURE": lambda: BERT(V, 6, 1, 3, architecture="gpt"),
+    "E-MODEL-HEADS": lambda: BERT(V, 7, 1, 3),
+    "E-MODEL-LENGTH": lambda: make_bert(max_len=3)(*[torch.ones(2, 5, dtype=torch.int64)] * 2),
+    "E-MODEL-SHAPE": lambda: make_bert()(torch.ones(2, 5), torch.ones(2, 3)),
+    "E-MODEL-SIZE": lambda: BERT(V, 6, 0, 3),
+    "E-MODEL-VOCAB": lambda: BERTLM(make_bert(), V + 1),
+    "E-RESUME-DONE": nothing_left,
+    "E-RESUME-EPOCH": another_pass,
+    "E-RESUME-MODEL": another_model,
+    "E-RESUME-VOCAB": another_vocabulary,
+    "E-SAVE": lambda: WordVocab(["a"]).save_vocab(f"{write('file', b'x')}/vocab.json"),
+    "E-SCHEDULE-WARMUP": lambda: make_trainer(warmup_steps=7, max_steps=7),
+    "E-SETTING-CONFLICT": lambda: command(train, *SMALL, "--cuda_devices", "0"),
+    "E-SMOKE-SIZE": smoke_with_three_pairs,
+    "E-TRAINER-NO-DATA": lambda: make_trainer([], warmup_steps=0).train(0),
+    "E-TRAINER-NO-TEST": lambda: make_trainer().test(0),
+    "E-TRAINER-SETTING": lambda: make_trainer(lr=0.0),
+    "E-USAGE": lambda: command(train, "--junk"),
+    "E-VOCAB-EMPTY": no_words,
+    "E-VOCAB-FILE": lambda: WordVocab.load_vocab(write("vocab.json", b"{")),
+    "E-VOCAB-LENGTH": lambda: WordVocab(["a"]).to_seq("a", seq_len=1, with_sos=True, with_eos=True),
+    "E-VOCAB-SIZE": lambda: Vocab({}, max_size=-1),
+}
+
+
+def test_the_table_holds_every_code_of_the_sources_and_no_other():
+    sources = [*LIBRARY.rglob("*.py"), *SCRIPTS]
+    assert len(sources) > 20
+    assert set().union(*map(codes_in, sources)) == set(PROVOKE)
+
+
+@pytest.mark.parametrize("code", PROVOKE)
+def test_each_code_can_be_provoked_and_its_message_is_one_line_with_what_to_do(code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError) as caught:
+        PROVOKE[code]()
+    message = str(caught.value)
+    assert message.endswith(f" [{code}]")
+    assert caught.value.code == code
+    assert message.count("[E-") == 1
+    assert message.isprintable()
+    assert message.isascii()
+    assert "; " in message or "expected" in message or code == "E-USAGE"
+
+
+@pytest.mark.parametrize(
+    ("kind", "builtin", "status"),
+    [
+        (InputError, ValueError, 1),
+        (SaveError, OSError, 1),
+        (TrainingError, RuntimeError, 1),
+        (UnavailableError, RuntimeError, 3),
+    ],
+)
+def test_a_user_error_is_also_the_builtin_a_caller_expects(kind, builtin, status):
+    error = kind("where: what; do that [E-SOME-CODE]")
+    assert isinstance(error, builtin)
+    assert (str(error), error.code, error.exit_code) == ("where: what; do that [E-SOME-CODE]", "E-SOME-CODE", status)
+
+
+def test_an_error_survives_the_way_from_a_worker():
+    error = pickle.loads(pickle.dumps(InputError("where: what; do that [E-SOME-CODE]")))
+    assert (type(error), str(error)) == (InputError, "where: what; do that [E-SOME-CODE]")
+
+
+def test_the_code_is_the_one_at_the_end_whatever_the_file_is_called(tmp_path):
+    path = os.path.join(tmp_path, "strange [E-OTHER] name.txt")
+    with pytest.raises(ValueError) as caught:
+        PairCorpus(write(path, b"no tab\n"))
+    assert caught.value.code == "E-CORPUS-TAB"
+
+
+@pytest.mark.parametrize("name", ["new\nline.txt", "grün.txt", "语.txt"])
+def test_a_strange_file_name_does_not_break_the_line(tmp_path, capsys, name):
+    path = os.path.join(tmp_path, name)
+    assert build_vocab(["-c", path, "-o", str(tmp_path / "vocab.json")]) == 1
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 1
+    assert json.loads(out)["code"] == "E-FILE-READ"
+    assert len(err.splitlines()) == 1
