@@ -256,7 +256,7 @@ def test_progress_names_the_loss_at_each_log_freq_steps(capsys):
 def test_a_user_error_within_a_worker_is_still_one_line(tmp_path):
     path = tmp_path / "corpus.txt"
     dataset = make_dataset(path, on_memory=False)
-    trainer = make_trainer(make_loader(dataset, 4, 2, shuffle=False), vocab_size=len(dataset.vocab))
+    trainer = make_trainer(make_loader(dataset, 4, 1, shuffle=False), vocab_size=len(dataset.vocab))
     write_pairs(path, story_pairs(12))
     with pytest.raises(ValueError) as caught:
         trainer.train(0)
