@@ -49,22 +49,33 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], dict[str, object]],
         argv: The command line without the program's name; None: `sys.argv`.
     """
     arguments = parser.parse(argv)
+    failure: str | None = "unexpected error; see the traceback on stderr [E-UNEXPECTED]"
+    status = UserError.exit_code
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
             # Torch says so when numpy is absent, which nothing here needs.
             warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
             report = work(arguments)
+        failure, status = None, 0 if report["ok"] else 1
+        print_json(report)
     except UserError as error:
-        return _fail(parser.prog, str(error), error.code, error.exit_code)
+        failure, status = str(error), error.exit_code
     except ModuleNotFoundError as error:
         package = str(error.name).partition(".")[0]
-        message = f"the package {package!r} is not installed; {INSTALL_HINT} [E-DEPENDENCY]"
-        return _fail(parser.prog, message, "E-DEPENDENCY", UnavailableError.exit_code)
+        failure = f"the package {package!r} is not installed; {INSTALL_HINT} [E-DEPENDENCY]"
+        status = UnavailableError.exit_code
     except KeyboardInterrupt:
-        return _fail(parser.prog, "interrupted; bert goes on with --resume last [E-INTERRUPTED]", "E-INTERRUPTED", 130)
-    print_json(report)
-    return 0 if report["ok"] else 1
+        failure, status = "interrupted; a bert run goes on with --resume last [E-INTERRUPTED]", 130
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        failure = "out of memory; halve --batch_size, then --seq_len, then --hidden [E-MEMORY]"
+    finally:
+        # Stdout ends with JSON whatever happens; an error nobody foresaw keeps its traceback besides.
+        if failure is not None:
+            _print_failure(parser.prog, failure)
+    return status
 
 
 def say(args: argparse.Namespace, line: str) -> None:
@@ -131,10 +142,14 @@ def _plain(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _fail(prog: str, message: str, code: str | None, status: int) -> int:
+def _is_out_of_memory(error: BaseException) -> bool:
+    words = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in words or "can't allocate memory" in words
+
+
+def _print_failure(prog: str, message: str) -> None:
     print(f"{prog}: {message}", file=sys.stderr)
-    print_json({"ok": False, "error": message, "code": code})
-    return status
+    print_json({"ok": False, "error": message, "code": UserError(message).code})
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:

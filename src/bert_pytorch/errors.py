@@ -16,7 +16,7 @@ class UserError(Exception):
 
     def __init__(self, message: str) -> None:
         """Keep the message on one line, whatever names of files stand in it."""
-        if message.startswith("Caught "):
+        if message.startswith("Caught ") and "\n" in message:
             # A data worker's error arrives with the worker's whole traceback; its last line is "Type: message".
             message = message.rstrip().rpartition("\n")[2].partition(": ")[2]
         super().__init__(message.replace("\n", "\\n").replace("\r", "\\r"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +39,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        _adopt_mode(temporary)
+        _set_mode(temporary, final)
         os.replace(temporary, final)
         temporary = None
         _sync_folder(final.parent)
@@ -58,7 +59,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     try:
         folder = Path(path).parent
         folder.mkdir(parents=True, exist_ok=True)
-        if Path(path).exists() and not Path(path).is_file():
+        is_folder = os.fspath(path).endswith(("/", os.sep))
+        if is_folder or (Path(path).exists() and not Path(path).is_file()):
             raise OSError(errno.EINVAL, "is a folder or a device, no file")
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(b"x")
@@ -74,8 +76,11 @@ def _save_error(path: str | os.PathLike[str], error: OSError) -> SaveError:
     )
 
 
-def _adopt_mode(temporary: str) -> None:
-    """Give a file made by mkstemp, which only its owner can read, the mode that `open` would have given it."""
+def _set_mode(temporary: str, final: Path) -> None:
+    """Give a file made by mkstemp, which only its owner can read, the mode of the one it replaces, or that of a new one."""
+    if final.exists():
+        os.chmod(temporary, stat.S_IMODE(final.stat().st_mode))
+        return
     mask = os.umask(0)
     os.umask(mask)
     os.chmod(temporary, 0o666 & ~mask)

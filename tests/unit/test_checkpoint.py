@@ -155,3 +155,9 @@ def test_what_is_no_regular_file_is_never_replaced_by_one(trained, tmp_path):
     assert_one_line(caught.value, pipe, "E-SAVE")
     assert pipe.is_fifo()
     assert os.listdir(tmp_path) == ["model.ep0"]
+
+
+def test_a_private_file_stays_private_when_it_is_written_again(trained, saved):
+    os.chmod(saved, 0o600)
+    trained.save(0, saved.removesuffix(".ep0"))
+    assert os.stat(saved).st_mode & 0o777 == 0o600

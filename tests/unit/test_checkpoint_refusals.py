@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from bert_pytorch import BERT, BERTTrainer
+from bert_pytorch.errors import InputError
 from bert_pytorch.trainer import load_checkpoint, load_model
 
 from .examples import D, N, V, assert_one_line, make_batches, make_trainer, same_tensors, weights
@@ -167,3 +168,35 @@ def test_a_checkpoint_of_another_model_is_refused_with_both_sizes(saved, sizes, 
     assert_one_line(caught.value, saved, "E-RESUME-MODEL")
     assert [text for text in named if text not in str(caught.value)] == []
     assert same_tensors(weights(other), before)
+
+
+@each_reader
+def test_a_file_in_the_old_format_of_torch_is_refused(saved, read):
+    """It has no checksums, and this library never wrote it."""
+    torch.save(torch.load(saved), saved, _use_new_zipfile_serialization=False)
+    with pytest.raises(ValueError, match=r"^[^\n]*model\.ep0: [^\n]*\[E-CHECKPOINT-[A-Z]+\]$"):
+        read(saved)
+
+
+def test_a_damaged_byte_of_the_files_own_tables_is_refused_or_harmless(saved):
+    """The headers of the parts, wherever they stand: none may end in a traceback or in other weights."""
+    with open(saved, "rb") as file:
+        content = file.read()
+    expected = load_checkpoint(saved)
+    starts = [i for i in range(len(content)) if content[i : i + 2] == b"PK"]
+    refused = 0
+    for start in starts[:: len(starts) // 20]:
+        for offset in (0, 8, 14, 20, 28, 31, 40, 47):
+            damaged = bytearray(content)
+            damaged[min(start + offset, len(content) - 1)] ^= 0xFF
+            with open(saved, "wb") as file:
+                file.write(damaged)
+            try:
+                state = load_checkpoint(saved)
+            except InputError as error:
+                assert_one_line(error, saved, error.code)
+                refused += 1
+            else:
+                assert same_tensors(dict(state["model"]), dict(expected["model"]))
+                assert same_tensors(state["optimizer"], expected["optimizer"])
+    assert refused > 20

@@ -272,3 +272,12 @@ def test_the_old_names_are_the_commands(corpus, monkeypatch, ending):
     assert (status, report["vocab_size"]) == (0, 8)
     monkeypatch.setattr("sys.argv", ["bert", "--epochs", "none"])
     assert_failed(ending(lambda _: old_train()), 2, "E-USAGE")
+
+
+def test_an_error_nobody_foresaw_keeps_its_traceback_and_ends_with_json(capsys):
+    def work(_):
+        raise TypeError("a fault of ours")
+
+    with pytest.raises(TypeError, match="a fault of ours"):
+        run(Parser(prog="bert"), work, [])
+    assert json.loads(capsys.readouterr().out)["code"] == "E-UNEXPECTED"

@@ -66,18 +66,17 @@ def command(function, *arguments):
     raise UserError(message)
 
 
-def interrupted():
+def failing(error):
+    """What a command reports whose work ends with this error."""
+
     def work(_):
-        raise KeyboardInterrupt
+        raise error
 
-    command(lambda argv: run(Parser(prog="bert"), work, argv))
+    def end(argv):
+        with contextlib.suppress(TypeError):
+            run(Parser(prog="bert"), work, argv)
 
-
-def no_package():
-    def work(_):
-        raise ModuleNotFoundError("No module named 'torch'", name="torch")
-
-    command(lambda argv: run(Parser(prog="bert"), work, argv))
+    command(end)
 
 
 def changed_corpus():
@@ -178,12 +177,13 @@ PROVOKE = {
     "E-CORPUS-TAB": corpus_of(b"a b\n"),
     "E-DATA-LENGTH": lambda: BERTDataset(write("corpus.txt", b"a\tb\n"), WordVocab(["a"]), 4),
     "E-DATA-VOCAB": lambda: BERTDataset(write("corpus.txt", b"a\tb\n"), WordVocab(["z"]), 7),
-    "E-DEPENDENCY": no_package,
+    "E-DEPENDENCY": lambda: failing(ModuleNotFoundError("No module named 'torch'", name="torch")),
     "E-DEVICE-CUDA": lambda: command(train, *SMALL[:-2], "--device", "cuda"),
     "E-ENCODING-NAME": lambda: PairCorpus(write("corpus.txt", b"a\tb\n"), "klingon"),
     "E-FILE-READ": lambda: PairCorpus("missing.txt"),
-    "E-INTERRUPTED": interrupted,
+    "E-INTERRUPTED": lambda: failing(KeyboardInterrupt()),
     "E-LOSS-NONFINITE": broken_weights,
+    "E-MEMORY": lambda: failing(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 5 bytes")),
     "E-MODEL-ARCHITECTURE": lambda: BERT(V, 6, 1, 3, architecture="gpt"),
     "E-MODEL-HEADS": lambda: BERT(V, 7, 1, 3),
     "E-MODEL-LENGTH": lambda: make_bert(max_len=3)(*[torch.ones(2, 5, dtype=torch.int64)] * 2),
@@ -205,7 +205,9 @@ PROVOKE = {
     "E-VOCAB-EMPTY": no_words,
     "E-VOCAB-FILE": lambda: WordVocab.load_vocab(write("vocab.json", b"{")),
     "E-VOCAB-LENGTH": lambda: WordVocab(["a"]).to_seq("a", seq_len=1, with_sos=True, with_eos=True),
+    "E-UNEXPECTED": lambda: failing(TypeError("a fault of ours")),
     "E-VOCAB-SIZE": lambda: Vocab({}, max_size=-1),
+    "E-VOCAB-TEXTS": lambda: WordVocab("train.txt"),
 }
 
 
@@ -255,6 +257,14 @@ def test_the_code_is_the_one_at_the_end_whatever_the_file_is_called(tmp_path):
     with pytest.raises(ValueError) as caught:
         PairCorpus(write(path, b"no tab\n"))
     assert caught.value.code == "E-CORPUS-TAB"
+
+
+@pytest.mark.parametrize("name", ["Caught fish.txt", "Caught: one.txt"])
+def test_a_file_name_is_never_taken_for_a_part_of_the_message(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError) as caught:
+        PairCorpus(write(name, b"no tab\n"))
+    assert str(caught.value).startswith(f"{name}:1: ")
 
 
 @pytest.mark.parametrize("name", ["new\nline.txt", "grün.txt", "语.txt"])

@@ -196,3 +196,12 @@ def test_settings_of_the_optimiser_are_those_given():
     assert {group["betas"] for group in trainer.optim.param_groups} == {(0.7, 0.8)}
     assert {group["weight_decay"] for group in trainer.optim.param_groups} == {0.0}
     assert make_bert().hidden == D
+
+
+def test_a_new_peak_given_during_the_run_has_its_effect():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(3))], lr=0.5)
+    schedule = ScheduledOptim(optimizer, 15, 4)
+    schedule.step_and_update_lr()
+    schedule.init_lr = 2.0
+    assert schedule.init_lr == 2.0
+    assert optimizer.param_groups[0]["lr"] == 2.0 * 2 / 4

@@ -111,6 +111,7 @@ def test_a_hostile_pickle_is_refused_and_not_executed(tmp_path, protocol, place)
     "content",
     [
         b"cposix\nsystem\n(S'true'\ntR.",
+        b"cposix\nsystem\n(S'true'\ntR.\n",
         b"cbuiltins\neval\n(Vprint\ntR.",
         b"(dp0\nVitos\np1\n(lp2\nVa\naVb\nas.",
         b"\x80\x02cos\nsystem\n(S'true'\ntR.",

@@ -18,7 +18,7 @@ from .negatives import Partners
 from .vocab import WordVocab
 
 _N_MARKERS = 3
-_N_TRIES = 16
+_N_TRIES = 64
 """Partners drawn for a "not next" example; a further one is drawn when trimming or `<unk>` makes one look like the true one."""
 _LOOSE_DRAWS = -1
 """Index of the draws for direct calls of `random_word` and `get_random_line`, which belong to no example."""
@@ -145,12 +145,13 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         draws = Draws(self.seed, int(self._epoch), 2 * index)
         if draws.uniform() < 0.5:
             return first, second, 1
+        n_first, true_ids = len(first.split()), self.vocab.to_seq(second)
         for _ in range(_N_TRIES):
             partner = self._partners.draw(index, draws)
             if partner is None:
                 break
             other = self.corpus[partner][1]
-            if self._visible(first, other) != self._visible(first, second):
+            if self._visible(n_first, self.vocab.to_seq(other)) != self._visible(n_first, true_ids):
                 return first, other, 0
         return first, second, 1
 
@@ -167,11 +168,10 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
             raise IndexError(f"BERTDataset: index {item}, but there are {len(self)} examples")
         return item % len(self)
 
-    def _visible(self, first: str, second: str) -> tuple[list[int], list[int]]:
-        """The ids of a pair that an example shows, before masking."""
-        first_ids, second_ids = self.vocab.to_seq(first), self.vocab.to_seq(second)
-        n_first, n_second = self._share_room(len(first_ids), len(second_ids))
-        return first_ids[:n_first], second_ids[:n_second]
+    def _visible(self, n_first: int, second_ids: list[int]) -> tuple[int, list[int]]:
+        """What trimming leaves of a pair: how many words of its first text, and the ids of its second."""
+        n_first, n_second = self._share_room(n_first, len(second_ids))
+        return n_first, second_ids[:n_second]
 
     def _share_room(self, n_first: int, n_second: int) -> tuple[int, int]:
         """How many words each text keeps: the longer one loses words until the pair fits; two long ones keep half the room."""

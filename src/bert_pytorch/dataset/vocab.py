@@ -192,6 +192,8 @@ def count_words(texts: Iterable[str | list[str]]) -> Counter[str]:
     """Count white-space separated words over lines or lists of words."""
     from tqdm import tqdm  # Here, so that --help and the install hint work where it is missing.
 
+    if isinstance(texts, str):
+        raise InputError("vocabulary: texts is one string, expected lines: an open file or a list of texts [E-VOCAB-TEXTS]")
     counter: Counter[str] = Counter()
     for number, text in enumerate(tqdm(texts, desc="counting words", unit=" lines", disable=None)):
         words = text.split() if isinstance(text, str) else text

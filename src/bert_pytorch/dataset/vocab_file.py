@@ -94,12 +94,12 @@ def _is_pickle(content: bytes) -> bool:
     """Whether the bytes are a pickle, of the first protocols too, which are text; nothing is executed to find out."""
     if content.startswith(b"\x80"):
         return True
-    if not content.endswith(b"."):
-        return False
     try:
-        return any(operation.name == "STOP" for operation, _, _ in pickletools.genops(content))
+        end = next((at for operation, _, at in pickletools.genops(content) if operation.name == "STOP"), None)
     except ValueError:
         return False
+    # A word list whose beginning happens to read as a pickle goes on after it.
+    return end is not None and not content[end + 1 :].strip()
 
 
 class _Shell:

@@ -101,8 +101,7 @@ class MaskedLanguageModel(nn.Module):
     def start_bias_at(self, word_counts: Sequence[int]) -> None:
         """Set the output bias to the log frequency of each id, so that an untrained model predicts the unigram distribution.
 
-        Training from scratch otherwise spends its first minutes on learning just that (measured: see
-        `skills/training/references/training-workflow.md`).
+        Training from scratch otherwise spends its first minutes on learning just that.
 
         Args:
             word_counts: How often each of the V ids is a masked word's target; 0 for ids that never are.

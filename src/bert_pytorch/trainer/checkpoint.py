@@ -45,11 +45,13 @@ def save_checkpoint(path: str | os.PathLike[str], state: dict[str, Any]) -> None
             raise
 
 
-def _on_cpu(value: object, moved: dict[int, torch.Tensor]) -> object:
+def _on_cpu(value: object, moved: dict[tuple[object, ...], torch.Tensor]) -> object:
     """The same nest of values with every tensor on the CPU, so that a machine without a GPU reads the file too."""
     if isinstance(value, torch.Tensor):
+        if not value.is_cuda:
+            return value
         # Tied weights are one tensor under two names, and stay one.
-        return moved.setdefault(value.data_ptr(), value.cpu()) if value.is_cuda else value
+        return moved.setdefault((value.data_ptr(), value.shape, value.stride(), value.dtype), value.cpu())
     if isinstance(value, dict):
         return {key: _on_cpu(each, moved) for key, each in value.items()}
     if isinstance(value, list):
@@ -65,8 +67,13 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     state = _read(path)
     # torch.load does not compare the checksums in the file, and would take flipped bits for weights.
-    with zipfile.ZipFile(path) as archive:
-        damaged = archive.testzip()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+    except (*_UNREADABLE, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"{path}: damaged: its table of contents: {error}; use an earlier one [E-CHECKPOINT-DAMAGED]"
+        ) from error
     if damaged is not None:
         raise InputError(f"{path}: damaged: the checksum of {damaged} is wrong; use an earlier one [E-CHECKPOINT-DAMAGED]")
     return state
@@ -127,7 +134,12 @@ def load_model(path: str | os.PathLike[str]) -> BERTLM:
         InputError: As `load_checkpoint`.
     """
     state = load_checkpoint(path)
-    bert = BERT(**state["model_config"])
+    try:
+        bert = BERT(**state["model_config"])
+    except TypeError as error:
+        raise InputError(
+            f"{path}: no sizes this library knows: {error}; use the version that wrote it [E-CHECKPOINT-FORMAT]"
+        ) from error
     model = BERTLM(bert, bert.vocab_size)
     load_weights(path, model, state["model"])
     return model.eval()
