@@ -154,3 +154,28 @@ def test_vocabulary_smoke_names_a_bad_line(bundle, tmp_path):
     done = run(script, "--corpus", "pairs.txt", "--output", "v.json", "--skip_bad_lines", "--json", folder=tmp_path)
     assert done.returncode == 0
     assert (closing(done)["skipped_lines"], closing(done)["words"], closing(done)["vocab_size"]) == (1, 8, 11)
+
+
+def test_smoke_refuses_a_vocabulary_of_another_corpus(bundle, tmp_path):
+    random = Random(0)
+    lines = [
+        " ".join(random.choices("abcdefghijklm", k=5)) + "\t" + " ".join(random.choices("nopqrstuvwxyz", k=5))
+        for _ in range(150)
+    ]
+    (tmp_path / "corpus.txt").write_text("\n".join(lines))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "vocab.json").write_text("a\nb\nc\n")
+    script = bundle / "skills" / "training" / "scripts" / "train_smoke.py"
+    done = run(script, "--corpus", "corpus.txt", "--workdir", "run", folder=tmp_path)
+    assert done.returncode == 1
+    assert closing(done)["code"] == "E-SMOKE-VOCAB"
+    assert (tmp_path / "run" / "vocab.json").read_text() == "a\nb\nc\n"
+
+
+@pytest.mark.gpu
+def test_smoke_proves_training_on_a_gpu(bundle, tmp_path):
+    assert run(bundle / "scripts" / "make_tiny_corpus.py", folder=tmp_path).returncode == 0
+    done = run(bundle / "skills" / "training" / "scripts" / "train_smoke.py", "--device", "cuda", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert closing(done)["ok"] is True
+    assert closing(done)["device"] == "cuda:0"

@@ -131,13 +131,23 @@ def nothing_left():
     command(train, *SMALL, "-e", "1", "--resume", "last")
 
 
-def smoke_with_three_pairs():
+def smoke_script():
     script = ROOT / "skills" / "training" / "scripts" / "train_smoke.py"
     spec = importlib.util.spec_from_file_location("train_smoke", script)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def smoke_with_three_pairs():
     write_pairs("corpus.txt", story_pairs(3))
-    module.split_corpus(argparse.Namespace(corpus="corpus.txt"), Path("."))
+    smoke_script().split_corpus(argparse.Namespace(corpus="corpus.txt"), Path("."))
+
+
+def smoke_with_a_foreign_vocabulary():
+    write_pairs("corpus.txt", story_pairs())
+    WordVocab(["other words"]).save_vocab("vocab.json")
+    smoke_script().open_vocab(Path("corpus.txt"), Path("vocab.json"))
 
 
 def broken_weights():
@@ -198,6 +208,7 @@ PROVOKE = {
     "E-SCHEDULE-WARMUP": lambda: make_trainer(warmup_steps=7, max_steps=7),
     "E-SETTING-CONFLICT": lambda: command(train, *SMALL, "--cuda_devices", "0"),
     "E-SMOKE-SIZE": smoke_with_three_pairs,
+    "E-SMOKE-VOCAB": smoke_with_a_foreign_vocabulary,
     "E-TRAINER-NO-DATA": lambda: make_trainer([], warmup_steps=0).train(0),
     "E-TRAINER-NO-TEST": lambda: make_trainer().test(0),
     "E-TRAINER-SETTING": lambda: make_trainer(lr=0.0),

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents 
 
 from bert_pytorch.command import Parser, at_least, between, run, say
 from bert_pytorch.dataset.corpus import PairCorpus
+from bert_pytorch.dataset.lines import read_text
 from bert_pytorch.dataset.vocab import WordVocab
 from bert_pytorch.errors import InputError
 from bert_pytorch.files import atomic_write, check_writable
@@ -21,6 +23,8 @@ from bert_pytorch.pipeline import check_device
 if TYPE_CHECKING:
     from bert_pytorch import BERTTrainer
 
+LEAST_KNOWN = 0.8
+"""Share of the corpus' words that a vocabulary found in the work folder must know."""
 DEFAULT_CORPUS = "bert-smoke/corpus.txt"
 N_EVALUATION_DRAWS = 4
 """How many times the held-out pairs are evaluated, each time with other masks and partners."""
@@ -47,9 +51,24 @@ def split_corpus(args: argparse.Namespace, workdir: Path) -> tuple[Path, Path, i
 def open_vocab(train_path: Path, path: Path) -> WordVocab:
     """Load the vocabulary, or build it from the training pairs when there is none."""
     if not path.exists():
-        with open(train_path, encoding="utf-8") as lines:
-            WordVocab(lines).save_vocab(path)
-    return WordVocab.load_vocab(path)
+        WordVocab(read_text(str(train_path))).save_vocab(path)
+    vocab = WordVocab.load_vocab(path)
+    words = [word for line in read_text(str(train_path)) for word in line.split()]
+    known = sum(word in vocab.stoi for word in words) / len(words)
+    if known < LEAST_KNOWN:
+        message = f"knows {known:.0%} of the corpus' words, so it is of another one; delete it or give another --workdir"
+        raise InputError(f"{path}: {message} [E-SMOKE-VOCAB]")
+    return vocab
+
+
+def make_repeatable() -> None:
+    """Have CUDA add in a fixed order: its fast attention and some of its sums do not, and runs could not be compared."""
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    for switch in (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.enable_mem_efficient_sdp):
+        switch(False)
 
 
 def make_trainer(args: argparse.Namespace, vocab: WordVocab, paths: tuple[Path, Path], with_cuda: bool) -> BERTTrainer:
@@ -74,6 +93,7 @@ def make_trainer(args: argparse.Namespace, vocab: WordVocab, paths: tuple[Path, 
         make_loader(test_data, args.batch_size, shuffle=False),
         lr=args.lr,
         with_cuda=with_cuda,
+        cuda_devices=[0] if with_cuda else None,
         log_freq=max_steps,
         max_steps=max_steps,
         word_counts=train_data.word_counts,
@@ -123,6 +143,8 @@ def work(args: argparse.Namespace) -> dict[str, object]:
     """Train and check every claim; `ok` is true only when all of them hold."""
     with_cuda = check_device(args.device)
     began = time.perf_counter()
+    if with_cuda:
+        make_repeatable()
     workdir = Path(args.workdir)
     check_writable(workdir / "bert.model")
     train_path, test_path, n_held_out = split_corpus(args, workdir)
