@@ -201,7 +201,7 @@ def main() -> int:
     add("--attn_heads", type=positive, default=4, metavar="N", help="attention heads; divides --hidden (4)")
     add("--seq_len", type=at_least(5), default=32, metavar="N", help="tokens a pair, 3 markers included (32)")
     add("--batch_size", type=positive, default=32, metavar="N", help="pairs a step (32)")
-    add("--lr", type=between(0, float("inf"), above=True), default=3e-3, metavar="X", help="peak learning rate (0.003)")
+    add("--lr", type=between(0, float("inf"), above=True), default=5e-3, metavar="X", help="peak learning rate (0.005)")
     add("--json", action="store_true", help="print the closing JSON line only")
     return run(parser, work)
 
