@@ -221,8 +221,9 @@ def _run_epochs(trainer: BERTTrainer, args: argparse.Namespace, first_epoch: int
     checkpoint, real_tokens, seconds = None, 0.0, 0.0
     last_epoch = min(n_epochs, args.stop_after_epochs or n_epochs)
     if first_epoch >= last_epoch or trainer.is_done:
-        flag = "--epochs" if last_epoch == n_epochs else "--stop_after_epochs"
-        message = f"the checkpoint has {first_epoch} epochs done, {last_epoch} are asked for; to train longer raise {flag}"
+        plan = "--max_steps" if args.max_steps else "--epochs"
+        flag = plan if last_epoch == n_epochs else "--stop_after_epochs"
+        message = f"the checkpoint has all that {flag} asks for; to train longer raise it"
         raise InputError(f"{message} [E-RESUME-DONE]")
     for epoch in range(first_epoch, last_epoch):
         train_report = trainer.train(epoch)
