@@ -82,7 +82,7 @@ def work(args: argparse.Namespace) -> dict[str, object]:
         if absent:
             say(args, f"optional [{name}]: {', '.join(absent)} not installed; python -m pip install {' '.join(absent)}")
     if not all(commands.values()):
-        say(args, "bert and bert-vocab are not on the path; python -m pip install . in the bundle adds them")
+        say(args, "bert and bert-vocab are not on the path; python -m pip install --no-deps BUNDLE adds them")
     say(args, "verdict: " + ("ready to train" if report["ok"] else "; ".join(faults)))
     return report
 

@@ -246,6 +246,7 @@ def _run_epochs(trainer: BERTTrainer, args: argparse.Namespace, first_epoch: int
         "eval_nsp_loss": test_report.get("nsp_loss"),
         "eval_nsp_accuracy": test_report.get("nsp_accuracy"),
         "eval_unigram_loss": test_report.get("unigram_loss"),
+        "eval_unigram_accuracy": test_report.get("unigram_accuracy"),
         "eval_targets": test_report.get("n_targets"),
         "eval_pairs": test_report.get("n_items"),
         "checkpoint": checkpoint,

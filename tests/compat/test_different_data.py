@@ -63,7 +63,7 @@ def test_a_line_that_crashed_in_training_is_found_at_the_start(sides, line, ours
 
 def test_all_bad_lines_are_counted(sides):
     assert sides.theirs["bad lines"]["two at once"]["late"]["message"] == "list index out of range"
-    assert "(2 bad lines in all, next: 4)" in sides.ours["bad lines"]["two at once"]["message"]
+    assert "(2 bad lines in all, next: 4 E-CORPUS-BLANK)" in sides.ours["bad lines"]["two at once"]["message"]
 
 
 def test_a_byte_of_another_encoding_is_named_with_its_line(sides):

@@ -128,8 +128,9 @@ def test_skipped_bad_lines_are_counted_and_the_others_keep_their_places(path, on
 
 
 def test_all_bad_lines_are_counted_and_the_first_of_them_named(path):
-    write(path, b"a\tb\n" + b"bad\nc\td\n" * 7)
-    with pytest.raises(ValueError, match=r"corpus\.txt:2: .*7 bad lines.*4, 6, 8, 10.*\[E-CORPUS-TAB\]$"):
+    write(path, b"a\tb\nbad\nc\td\n\nc\td\nx\\ty\nc\td\n" + b"bad\nc\td\n" * 4)
+    others = "4 E-CORPUS-BLANK, 6 E-CORPUS-BACKSLASH-T, 8 E-CORPUS-TAB, 10 E-CORPUS-TAB ..."
+    with pytest.raises(ValueError, match=rf"corpus\.txt:2: .*\(7 bad lines in all, next: {others}\) \[E-CORPUS-TAB\]$"):
         PairCorpus(path)
 
 

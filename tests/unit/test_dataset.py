@@ -2,12 +2,13 @@
 
 import pickle
 import random
+import warnings
 
 import pytest
 import torch
 from torch.utils.data import DataLoader
 
-from bert_pytorch import BERTDataset
+from bert_pytorch import BERTDataset, WordVocab
 
 from .examples import make_dataset, make_vocab, same_tensors, story_pairs, write_pairs
 
@@ -211,3 +212,13 @@ def test_workers_give_the_same_items_and_see_the_next_pass(tmp_path, on_memory, 
         batches = list(loader)
         alone = list(DataLoader(dataset, batch_size=3))
         assert same_tensors(batches, alone)
+
+
+def test_much_trimming_is_said(tmp_path):
+    path = write_pairs(tmp_path / "corpus.txt", [("a b c", "d e f")] * 2 + [("a", "d")] * 5)
+    vocab = WordVocab(["a b c d e f"])
+    with pytest.warns(UserWarning, match=r"corpus\.txt: 2 of 7 pairs are longer than seq_len 7 and are trimmed"):
+        BERTDataset(path, vocab, 7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        BERTDataset(path, vocab, 9)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 
 import torch
@@ -18,6 +19,7 @@ from .negatives import Partners
 from .vocab import WordVocab
 
 _N_MARKERS = 3
+_LARGE_SHARE_TRIMMED = 0.2
 _N_TRIES = 64
 """Partners drawn for a "not next" example; a further one is drawn when trimming or `<unk>` makes one look like the true one."""
 _LOOSE_DRAWS = -1
@@ -81,6 +83,9 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         self.word_counts[:N_SPECIALS] = [0] * N_SPECIALS
         if self.n_unknown == self.n_words:
             raise InputError(f"{corpus_path}: no word of it is in the vocabulary; build one from this corpus [E-DATA-VOCAB]")
+        if self.n_trimmed > _LARGE_SHARE_TRIMMED * len(self):
+            share = f"{self.n_trimmed} of {len(self)} pairs are longer than seq_len {seq_len} and are trimmed"
+            warnings.warn(f"{corpus_path}: {share}; a larger seq_len keeps more of them", stacklevel=2)
         # Shared memory, so that workers which outlive a pass see the next epoch too.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
         self._draws = Draws(seed, 0, _LOOSE_DRAWS)

@@ -6,12 +6,14 @@ Shapes: B sequences, L tokens per sequence, V vocabulary size, M masked tokens i
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..errors import TrainingError
 from ..model.language_model import unigram_log_probabilities
 
 
@@ -54,6 +56,7 @@ class Metrics:
         self._sums = torch.zeros(len(self._NAMES), dtype=torch.float64, device=device)
         self._unigram_V = None if word_counts is None else unigram_log_probabilities(word_counts).to(device)
         self.n_steps = 0
+        self._began = time.perf_counter()
 
     @torch.no_grad()
     def add(self, losses: tuple[Tensor, Tensor], outputs: tuple[Tensor, Tensor], batch: dict[str, Tensor]) -> None:
@@ -103,6 +106,7 @@ class Metrics:
             "n_items": n_items,
             "real_tokens": sums["real_tokens"],
             "steps": float(self.n_steps),
+            "seconds": time.perf_counter() - self._began,
         }
         if self._unigram_V is not None:
             report["unigram_loss"] = _ratio(sums["unigram_loss"], n_targets)
@@ -112,3 +116,16 @@ class Metrics:
 
 def _ratio(total: float, n: float) -> float:
     return total / n if n else math.nan
+
+
+def check_finite(loss: float, epoch: int, metrics: Metrics) -> None:
+    """Stop a run whose loss is no number any more.
+
+    Raises:
+        TrainingError: The loss is infinite or not a number.
+    """
+    if not math.isfinite(loss):
+        raise TrainingError(
+            f"pass {epoch}, at or before batch {metrics.n_steps}: the loss is {loss}; "
+            "lower --lr or lengthen --warmup_steps, and go on from an earlier checkpoint [E-LOSS-NONFINITE]"
+        )

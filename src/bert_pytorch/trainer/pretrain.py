@@ -5,9 +5,7 @@ Shapes: B sequences, L tokens per sequence, V vocabulary size, M masked tokens i
 
 from __future__ import annotations
 
-import math
 import sys
-import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -21,11 +19,11 @@ from tqdm import tqdm
 
 from .. import __version__
 from ..dataset.batching import EpochSampler
-from ..errors import InputError, TrainingError
+from ..errors import InputError
 from ..model import BERT, BERTLM
 from .batch import prepare_batch
 from .checkpoint import check_same_model, differences, load_checkpoint, load_weights, save_checkpoint
-from .criterion import Metrics, PretrainingCriterion
+from .criterion import Metrics, PretrainingCriterion, check_finite
 from .optim_schedule import ScheduledOptim, load_optimizer, parameter_groups
 from .plan import check_settings, choose_devices, count_batches, default_warmup
 from .randomness import random_state, set_random_state
@@ -139,7 +137,6 @@ class BERTTrainer:
         """One pass over `data_loader`, with updates when `train`; returns as `train`."""
         was_training, before = self.model.training, random_state()
         metrics = Metrics(self.device, None if train else self._word_counts)
-        began = time.perf_counter()
         self.model.train(train)
         try:
             with torch.set_grad_enabled(train):
@@ -148,9 +145,9 @@ class BERTTrainer:
             self.model.train(was_training)
             if not train:
                 set_random_state(before)
-        report = metrics.read() | {"seconds": time.perf_counter() - began}
+        report = metrics.read()
         if metrics.n_steps:
-            _check_finite(report["loss"], epoch, metrics)
+            check_finite(report["loss"], epoch, metrics)
         return report
 
     def save(self, epoch: int, file_path: str = "output/bert_trained.model") -> str:
@@ -286,15 +283,11 @@ class BERTTrainer:
 
     def _log(self, name: str, epoch: int, n_batches: int | None, metrics: Metrics) -> None:
         report = metrics.read()
-        _check_finite(report["loss"], epoch, metrics)
+        check_finite(report["loss"], epoch, metrics)
         parts = [f"{key} {report[key]:.4f}" for key in ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy")]
+        speed = f"{report['real_tokens'] / report['seconds']:.0f} tokens/s"
+        if self.max_steps is not None:
+            n_left = self.max_steps - self.optim_schedule.n_current_steps
+            speed += f" {n_left * report['seconds'] / metrics.n_steps:.0f} s left"
         where = f"{name} batch {self._n_batches}" + ("" if n_batches is None else f"/{n_batches}")
-        tqdm.write(f"{where} {' '.join(parts)} lr {self.optim.param_groups[0]['lr']:.3g}", file=sys.stderr)
-
-
-def _check_finite(loss: float, epoch: int, metrics: Metrics) -> None:
-    if not math.isfinite(loss):
-        raise TrainingError(
-            f"pass {epoch}, at or before batch {metrics.n_steps}: the loss is {loss}; "
-            "lower --lr or lengthen --warmup_steps, and go on from an earlier checkpoint [E-LOSS-NONFINITE]"
-        )
+        tqdm.write(f"{where} {' '.join(parts)} lr {self.optim.param_groups[0]['lr']:.3g} {speed}", file=sys.stderr)
