@@ -30,9 +30,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     final = Path(os.path.realpath(path))
     temporary = None
     try:
-        if final.exists() and not final.is_file():
-            # A rename would put a file in place of a device or a pipe.
-            raise OSError(errno.EINVAL, "is a folder or a device, no file")
+        _refuse_what_is_no_file(path)
         final.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent)
         with os.fdopen(descriptor, "wb") as file:
@@ -59,14 +57,19 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     try:
         folder = Path(path).parent
         folder.mkdir(parents=True, exist_ok=True)
-        is_folder = os.fspath(path).endswith(("/", os.sep))
-        if is_folder or (Path(path).exists() and not Path(path).is_file()):
-            raise OSError(errno.EINVAL, "is a folder or a device, no file")
+        _refuse_what_is_no_file(path)
         with tempfile.TemporaryFile(dir=folder) as probe:
             probe.write(b"x")
             probe.flush()
     except OSError as error:
         raise _save_error(path, error) from error
+
+
+def _refuse_what_is_no_file(path: str | os.PathLike[str]) -> None:
+    """Refuse folders, and devices and pipes, which a rename would replace by a file."""
+    is_folder = os.fspath(path).endswith(("/", os.sep))
+    if is_folder or (Path(path).exists() and not Path(path).is_file()):
+        raise OSError(errno.EINVAL, "is a folder or a device, no file")
 
 
 def _save_error(path: str | os.PathLike[str], error: OSError) -> SaveError:

@@ -25,6 +25,16 @@ def run(script, *arguments, folder, interpreter=(sys.executable,)):
     return subprocess.run([*interpreter, script, *arguments], cwd=folder, capture_output=True, text=True, timeout=300)
 
 
+def write_noise(path):
+    """150 pairs of letters drawn blindly."""
+    random = Random(0)
+    lines = [
+        " ".join(random.choices("abcdefghijklm", k=5)) + "\t" + " ".join(random.choices("nopqrstuvwxyz", k=5))
+        for _ in range(150)
+    ]
+    path.write_text("\n".join(lines))
+
+
 def closing(done):
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -110,12 +120,7 @@ def test_smoke_proves_training_through_a_symlink_from_the_root_folder(bundle, tm
 
 def test_smoke_does_not_claim_what_it_has_not_seen(bundle, tmp_path):
     """Texts without any regularity: nothing can be learned of them, and the proof says so."""
-    random = Random(0)
-    lines = [
-        " ".join(random.choices("abcdefghijklm", k=5)) + "\t" + " ".join(random.choices("nopqrstuvwxyz", k=5))
-        for _ in range(150)
-    ]
-    (tmp_path / "corpus.txt").write_text("\n".join(lines))
+    write_noise(tmp_path / "corpus.txt")
     script = bundle / "skills" / "training" / "scripts" / "train_smoke.py"
     done = run(script, "--corpus", "corpus.txt", "--epochs", "2", "--lr", "1e-6", folder=tmp_path)
     report = closing(done)
@@ -157,12 +162,7 @@ def test_vocabulary_smoke_names_a_bad_line(bundle, tmp_path):
 
 
 def test_smoke_refuses_a_vocabulary_of_another_corpus(bundle, tmp_path):
-    random = Random(0)
-    lines = [
-        " ".join(random.choices("abcdefghijklm", k=5)) + "\t" + " ".join(random.choices("nopqrstuvwxyz", k=5))
-        for _ in range(150)
-    ]
-    (tmp_path / "corpus.txt").write_text("\n".join(lines))
+    write_noise(tmp_path / "corpus.txt")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "vocab.json").write_text("a\nb\nc\n")
     script = bundle / "skills" / "training" / "scripts" / "train_smoke.py"

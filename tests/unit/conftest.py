@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from .examples import make_batches, make_trainer
+
 
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
@@ -15,3 +17,15 @@ def one_thread():
 @pytest.fixture(autouse=True)
 def fixed_global_seed():
     torch.manual_seed(1234)
+
+
+@pytest.fixture
+def trained():
+    trainer = make_trainer(make_batches(3))
+    trainer.train(0)
+    return trainer
+
+
+@pytest.fixture
+def saved(trained, tmp_path):
+    return trained.save(0, str(tmp_path / "model"))

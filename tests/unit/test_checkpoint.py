@@ -11,19 +11,7 @@ import torch
 from bert_pytorch import BERT, WordVocab
 from bert_pytorch.trainer import load_checkpoint, load_model
 
-from .examples import assert_one_line, make_batch, make_batches, make_trainer, same_tensors, weights
-
-
-@pytest.fixture
-def trained():
-    trainer = make_trainer(make_batches(3))
-    trainer.train(0)
-    return trainer
-
-
-@pytest.fixture
-def saved(trained, tmp_path):
-    return trained.save(0, str(tmp_path / "model"))
+from .examples import assert_one_line, make_batch, same_tensors, weights
 
 
 @contextmanager

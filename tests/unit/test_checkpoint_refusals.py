@@ -27,18 +27,6 @@ class Hostile:
         return open, (self.marker, "w")
 
 
-@pytest.fixture
-def trained():
-    trainer = make_trainer(make_batches(3))
-    trainer.train(0)
-    return trainer
-
-
-@pytest.fixture
-def saved(trained, tmp_path):
-    return trained.save(0, str(tmp_path / "model"))
-
-
 @each_reader
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.1, 0.5, 0.9, 0.99, 0.9999])
 def test_a_truncated_file_is_refused(saved, read, share):

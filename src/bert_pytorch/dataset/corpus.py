@@ -43,8 +43,7 @@ class PairCorpus:
         self.lines: list[list[str]] | None = [] if on_memory else None
         self._offsets, self._sizes = array("Q"), array("Q")
         self._stamp = _stamp(os.stat(self.path))
-        faults: list[InputError] = []
-        numbers: list[int] = []
+        faults: list[tuple[int, InputError]] = []
         n_lines = 0
         for line in read_lines(self.path, encoding, corpus_lines):
             n_lines = line.number
@@ -53,8 +52,7 @@ class PairCorpus:
             except InputError as fault:
                 self.n_skipped += 1
                 if len(faults) < 5:
-                    faults.append(InputError(f"{self.path}:{line.number}: {fault}"))
-                    numbers.append(line.number)
+                    faults.append((line.number, fault))
                 continue
             if self.lines is not None:
                 self.lines.append([first, second])
@@ -62,9 +60,9 @@ class PairCorpus:
                 self._offsets.append(line.offset)
                 self._sizes.append(len(line.content))
         if faults and not skip_bad_lines:
-            raise InputError(_with_others(faults, numbers, self.n_skipped))
+            raise InputError(f"{self.path}:{_with_others(faults, self.n_skipped)}")
         if not len(self):
-            found = f"{n_lines} lines, all bad, the first: {faults[0]}" if faults else "an empty file"
+            found = f"{n_lines} lines, all bad, the first: {self.path}:{_with_others(faults, 1)}" if faults else "an empty file"
             raise InputError(f"{self.path}: no pair of texts, got {found}; one pair a line is needed [E-CORPUS-NO-PAIRS]")
         if corpus_lines is not None and n_lines < corpus_lines:
             raise InputError(
@@ -137,11 +135,12 @@ def _stamp(status: os.stat_result) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _with_others(faults: list[InputError], numbers: list[int], n_faults: int) -> str:
-    """The first fault's message, with number and code of the next ones."""
+def _with_others(faults: list[tuple[int, InputError]], n_faults: int) -> str:
+    """Number and message of the first fault, with number and code of the next ones."""
+    number, first = faults[0]
     if n_faults == 1:
-        return str(faults[0])
-    message, _, code = str(faults[0]).rpartition(" [")
-    others = ", ".join(f"{number} {fault.code}" for number, fault in zip(numbers[1:], faults[1:], strict=True))
+        return f"{number}: {first}"
+    message, _, code = str(first).rpartition(" [")
+    others = ", ".join(f"{number} {fault.code}" for number, fault in faults[1:])
     more = "" if n_faults <= len(faults) else " ..."
-    return f"{message} ({n_faults} bad lines in all, next: {others}{more}) [{code}"
+    return f"{number}: {message} ({n_faults} bad lines in all, next: {others}{more}) [{code}"

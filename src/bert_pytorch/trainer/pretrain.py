@@ -135,7 +135,7 @@ class BERTTrainer:
 
     def iteration(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]], train: bool = True) -> dict[str, float]:
         """One pass over `data_loader`, with updates when `train`; returns as `train`."""
-        was_training, before = self.model.training, random_state()
+        was_training, before = self.model.training, None if train else random_state()
         metrics = Metrics(self.device, None if train else self._word_counts)
         self.model.train(train)
         try:
@@ -143,7 +143,7 @@ class BERTTrainer:
                 self._run_pass(epoch, data_loader, train, metrics)
         finally:
             self.model.train(was_training)
-            if not train:
+            if before is not None:
                 set_random_state(before)
         report = metrics.read()
         if metrics.n_steps:
