@@ -150,17 +150,17 @@ def _make_trainer(
     """The trainer, and how many passes its plan touches."""
     import os
 
-    from .dataset.dataset import make_loader
+    from .dataset.loader import BatchLoader
     from .model import BERT
     from .trainer import BERTTrainer
 
     n_workers = args.num_workers
     if n_workers is None:
         n_workers = min(5, max(0, (os.cpu_count() or 1) - 1)) if with_cuda else 0
-    train_data = make_loader(dataset, args.batch_size, n_workers, shuffle=True, pin_memory=with_cuda)
+    train_data = BatchLoader(dataset, args.batch_size, n_workers, shuffle=True, pin_memory=with_cuda)
     test_data = None
     if test_dataset is not None:
-        test_data = make_loader(test_dataset, args.batch_size, n_workers, shuffle=False, pin_memory=with_cuda)
+        test_data = BatchLoader(test_dataset, args.batch_size, n_workers, shuffle=False, pin_memory=with_cuda)
     max_steps = args.max_steps or args.epochs * len(train_data)
     n_epochs = math.ceil(max_steps / len(train_data))
     if args.stop_after_epochs is not None and args.stop_after_epochs > n_epochs:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from bert_pytorch import BERT, BERTDataset, BERTTrainer, WordVocab
-from bert_pytorch.dataset.dataset import make_loader
+from bert_pytorch.dataset.loader import BatchLoader
 from bert_pytorch.dataset.draws import Draws
 
 NEXT_SENTENCE_LOSSES = [
@@ -83,7 +83,7 @@ def trainer(tmp_path):
     data = BERTDataset(tmp_path / "corpus.txt", vocab, seq_len=17, seed=3)
     torch.manual_seed(11)
     bert = BERT(len(vocab), hidden=15, n_layers=2, attn_heads=3, dropout=0.0)
-    loader = make_loader(data, 13, shuffle=True)
+    loader = BatchLoader(data, 13, shuffle=True)
     return BERTTrainer(bert, len(vocab), loader, lr=0.03, warmup_steps=3, max_steps=20, word_counts=data.word_counts)
 
 

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from bert_pytorch.dataset.batching import EpochSampler
-from bert_pytorch.dataset.dataset import make_loader
+from bert_pytorch.dataset.loader import BatchLoader
 
 from .examples import make_dataset, same_tensors
 
@@ -26,18 +26,18 @@ def dataset(tmp_path):
 
 
 def test_batches_stack_examples_and_the_last_one_may_be_smaller(dataset):
-    batches = list(make_loader(dataset, 4, shuffle=False))
+    batches = list(BatchLoader(dataset, 4, shuffle=False))
     assert [list(batch["bert_input"].shape) for batch in batches] == [[4, 13], [4, 13], [3, 13]]
     assert [list(batch["is_next"].shape) for batch in batches] == [[4], [4], [3]]
     assert same_tensors(batches[2]["bert_label"][1], dataset[9]["bert_label"])
 
 
 def test_without_shuffle_the_order_is_that_of_the_file(dataset):
-    assert orders(make_loader(dataset, 4, shuffle=False)) == [list(range(11))] * 3
+    assert orders(BatchLoader(dataset, 4, shuffle=False)) == [list(range(11))] * 3
 
 
 def test_shuffled_passes_are_different_permutations_and_repeat(dataset):
-    loader = make_loader(dataset, 4, shuffle=True)
+    loader = BatchLoader(dataset, 4, shuffle=True)
     first = orders(loader)
     assert [sorted(order) for order in first] == [list(range(11))] * 3
     assert len({tuple(order) for order in [*first, range(11)]}) == 4
@@ -45,7 +45,7 @@ def test_shuffled_passes_are_different_permutations_and_repeat(dataset):
 
 
 def test_the_order_is_a_function_of_the_seed(tmp_path):
-    by_seed = [orders(make_loader(make_dataset(tmp_path / "c.txt", seed=seed), 4, shuffle=True)) for seed in (0, 0, 1)]
+    by_seed = [orders(BatchLoader(make_dataset(tmp_path / "c.txt", seed=seed), 4, shuffle=True)) for seed in (0, 0, 1)]
     assert by_seed[0] == by_seed[1] != by_seed[2]
 
 
@@ -70,7 +70,7 @@ def test_a_sampler_can_start_within_one_pass():
 
 
 def test_loading_neither_depends_on_global_random_state_nor_touches_it(dataset):
-    loader = make_loader(dataset, 4, shuffle=True)
+    loader = BatchLoader(dataset, 4, shuffle=True)
     torch.manual_seed(1)
     before = torch.get_rng_state(), random.getstate()
     batches = list(loader)
@@ -82,7 +82,7 @@ def test_loading_neither_depends_on_global_random_state_nor_touches_it(dataset):
 
 def test_workers_give_the_same_batches(tmp_path):
     dataset = make_dataset(tmp_path / "corpus.txt", seed=3, on_memory=False)
-    alone, helped = make_loader(dataset, 4, 0, shuffle=True), make_loader(dataset, 4, 2, shuffle=True)
+    alone, helped = BatchLoader(dataset, 4, 0, shuffle=True), BatchLoader(dataset, 4, 2, shuffle=True)
     for epoch in (0, 1):
         for loader in (alone, helped):
             loader.dataset.set_epoch(epoch)

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from bert_pytorch import BERTDataset
-from bert_pytorch.dataset.dataset import make_loader
+from bert_pytorch.dataset.loader import BatchLoader
 
 from .examples import make_batches, make_trainer, make_vocab, same_tensors, story_pairs, weights, write_pairs
 
@@ -45,7 +45,7 @@ def loader_of(kind, path):
     dataset = Fused(path, make_vocab(story_pairs()), 13, seed=5)
     n_workers = 2 if "workers" in kind else 0
     if kind.startswith("ours"):
-        return make_loader(dataset, 3, n_workers, shuffle=True)
+        return BatchLoader(dataset, 3, n_workers, shuffle=True)
     return DataLoader(dataset, batch_size=3, shuffle=True, num_workers=n_workers)
 
 

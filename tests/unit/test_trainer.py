@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from bert_pytorch import BERTLM, BERTTrainer
-from bert_pytorch.dataset.dataset import make_loader
+from bert_pytorch.dataset.loader import BatchLoader
 
 from .examples import (
     V,
@@ -170,7 +170,7 @@ def test_the_loader_is_told_which_pass_it_is(place):
 
 def test_each_pass_has_masks_of_its_own_without_the_callers_doing(tmp_path):
     dataset = make_dataset(tmp_path / "corpus.txt")
-    trainer = make_trainer(make_loader(dataset, 4, shuffle=True), vocab_size=len(dataset.vocab))
+    trainer = make_trainer(BatchLoader(dataset, 4, shuffle=True), vocab_size=len(dataset.vocab))
     seen = []
     for epoch in (0, 1):
         trainer.train(epoch)
@@ -256,7 +256,7 @@ def test_progress_names_the_loss_at_each_log_freq_steps(capsys):
 def test_a_user_error_within_a_worker_is_still_one_line(tmp_path):
     path = tmp_path / "corpus.txt"
     dataset = make_dataset(path, on_memory=False)
-    trainer = make_trainer(make_loader(dataset, 4, 1, shuffle=False), vocab_size=len(dataset.vocab))
+    trainer = make_trainer(BatchLoader(dataset, 4, 1, shuffle=False), vocab_size=len(dataset.vocab))
     write_pairs(path, story_pairs(12))
     with pytest.raises(ValueError) as caught:
         trainer.train(0)

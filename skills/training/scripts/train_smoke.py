@@ -76,21 +76,21 @@ def make_trainer(args: argparse.Namespace, vocab: WordVocab, paths: tuple[Path, 
     import torch
 
     from bert_pytorch import BERT, BERTDataset, BERTTrainer
-    from bert_pytorch.dataset.dataset import make_loader
+    from bert_pytorch.dataset.loader import BatchLoader
 
     # Matrices this small gain nothing from a second thread, and on a busy machine threads wait for each other: 34 s with one
     # thread beside another job, 80 to 120 s with two.
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     train_data, test_data = (BERTDataset(path, vocab, args.seq_len, seed=args.seed) for path in paths)
-    loader = make_loader(train_data, args.batch_size, shuffle=True)
+    loader = BatchLoader(train_data, args.batch_size, shuffle=True)
     bert = BERT(len(vocab), hidden=args.hidden, n_layers=args.layers, attn_heads=args.attn_heads)
     max_steps = args.epochs * len(loader)
     return BERTTrainer(
         bert,
         len(vocab),
         loader,
-        make_loader(test_data, args.batch_size, shuffle=False),
+        BatchLoader(test_data, args.batch_size, shuffle=False),
         lr=args.lr,
         with_cuda=with_cuda,
         cuda_devices=[0] if with_cuda else None,

@@ -1,49 +1,236 @@
-"""In which order examples are seen."""
+"""In which order examples are seen, and how they share the rows of batches.
+
+Shapes: n examples, T words of all texts, R rows, W columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
-from torch.utils.data import Sampler
+from torch import Tensor
 
 from .draws import mix
+from .examples import Examples
+from .tensor_draws import example_keys
+
+PAD_INDEX, EOS_INDEX, SOS_INDEX = 0, 2, 3
+_N_ROUNDS = 8
 
 
-class EpochSampler(Sampler[int]):
-    """All indices once a pass, in an order that is a function of `(seed, epoch)` alone."""
+class EpochOrder:
+    """All numbers below n once, in an order that is a function of `(seed, epoch)`; no list of them is ever made.
 
-    def __init__(self, n_examples: int, seed: int = 0, shuffle: bool = True) -> None:
-        """Set the orders.
+    Numbers are written as two digits of bases about the square root of n, which are shifted in turn by a hash of the other: a
+    Feistel network over any base. What falls outside is shifted again until it falls inside.
 
-        Args:
-            n_examples: Size of the dataset.
-            seed: Decides the orders.
-            shuffle: Otherwise the order is 0, 1, 2, ... in every pass.
-        """
-        self.n_examples = n_examples
-        self.seed = seed
+    Source: Black and Rogaway 2002, "Ciphers with arbitrary finite domains", sections 4 and 5.
+    """
+
+    def __init__(self, n: int, seed: int, epoch: int, shuffle: bool = True) -> None:
+        """Set the order; without `shuffle` it is 0, 1, 2, ..."""
+        self.n = n
         self.shuffle = shuffle
-        self._epoch = 0
-        self._start = 0
+        self.bases = (math.isqrt(max(n - 1, 0)) + 1, -(-n // (math.isqrt(max(n - 1, 0)) + 1)))
+        self.keys = [mix(seed, epoch, number) >> 1 for number in range(_N_ROUNDS)]
 
-    def set_epoch(self, epoch: int) -> None:
-        """Choose the pass, from 0."""
-        self._epoch = epoch
-
-    def start_at(self, n_seen: int) -> None:
-        """Leave out the first `n_seen` indices of the next pass: how a run that stopped within a pass goes on."""
-        self._start = n_seen
-
-    def __len__(self) -> int:
-        """Count the indices of a whole pass."""
-        return self.n_examples
-
-    def __iter__(self) -> Iterator[int]:
-        """Go through the pass that was chosen."""
-        start, self._start = self._start, 0
+    def __getitem__(self, places: slice) -> Tensor:
+        """The numbers at these places, int64."""
+        numbers = torch.arange(*places.indices(self.n))
         if not self.shuffle:
-            yield from range(start, self.n_examples)
-            return
-        generator = torch.Generator().manual_seed(mix(self.seed, self._epoch) >> 1)
-        yield from torch.randperm(self.n_examples, generator=generator)[start:].tolist()
+            return numbers
+        numbers = self._permuted(numbers)
+        while (outside := numbers >= self.n).any():
+            numbers[outside] = self._permuted(numbers[outside])
+        return numbers
+
+    def _permuted(self, numbers: Tensor) -> Tensor:
+        digits = [numbers % self.bases[0], numbers // self.bases[0]]
+        for number, key in enumerate(self.keys):
+            shifted = number % 2
+            bits = example_keys(key, number, digits[1 - shifted])
+            digits[shifted] = (digits[shifted] + (bits >> 33 & (1 << 31) - 1)) % self.bases[shifted]
+        return digits[1] * self.bases[0] + digits[0]
+
+
+class BatchShape(NamedTuple):
+    """The size of one batch."""
+
+    n_rows: int
+    n_columns: int
+    n_examples: int
+
+
+class Layout(NamedTuple):
+    """Where examples lie in the rows of some batches, which lie one behind the other in one stretch of memory."""
+
+    places: Tensor
+    """Where each example begins, `[n]`."""
+    order: Tensor
+    """The examples as they come in the batches, `[n]`."""
+    shapes: list[BatchShape]
+    """The batches."""
+    numbers: Tensor | None = None
+    """Which example of its row each is, from 1, `[n]`; None where a row holds one."""
+
+
+def lay_out(
+    sizes_n: Tensor,
+    batch_size: int,
+    *,
+    seq_len: int,
+    tokens_per_batch: int | None = None,
+    group_by_length: bool = False,
+    packing: bool = False,
+    key: int = 0,
+) -> Layout:
+    """Share examples out over batches.
+
+    Args:
+        sizes_n: Tokens of each example.
+        batch_size: Rows a batch.
+        seq_len: Columns of a row that holds several examples.
+        tokens_per_batch: Most tokens a batch, padding included, in place of `batch_size`.
+        group_by_length: Examples of like size share a batch; the batches come in an order that `key` decides.
+        packing: A row holds as many examples as fit.
+        key: Decides the order of batches.
+    """
+    if packing:
+        return _pack(sizes_n, max(1, tokens_per_batch // seq_len) if tokens_per_batch else batch_size, seq_len)
+    order_n = sizes_n.argsort(stable=True) if group_by_length else torch.arange(sizes_n.numel())
+    if tokens_per_batch:
+        counts = _cut_by_tokens(sizes_n[order_n].tolist(), tokens_per_batch)
+    else:
+        counts = [min(batch_size, sizes_n.numel() - start) for start in range(0, sizes_n.numel(), batch_size)]
+    if group_by_length:
+        groups = order_n.split(counts)
+        # The smaller one stays the last, so that batches can be counted off.
+        n_moved = len(counts) - (not tokens_per_batch and counts[-1] < batch_size)
+        moved = example_keys(key, 0, torch.arange(n_moved)).argsort().tolist() + list(range(n_moved, len(counts)))
+        order_n, counts = torch.cat([groups[i] for i in moved]), [counts[i] for i in moved]
+    widths = [int(group.max()) for group in sizes_n[order_n].split(counts)]
+    shapes = [BatchShape(count, width, count) for count, width in zip(counts, widths, strict=True)]
+    steps_n = torch.tensor(widths).repeat_interleave(torch.tensor(counts))
+    places_n = torch.empty_like(sizes_n)
+    places_n[order_n] = steps_n.cumsum(0) - steps_n
+    return Layout(places_n, order_n, shapes)
+
+
+def _cut_by_tokens(sizes: Sequence[int], tokens_per_batch: int) -> list[int]:
+    """Examples a batch, so that rows times the longest stay within the tokens; an example longer than these is alone."""
+    counts = [0]
+    longest = 0
+    for size in sizes:
+        longest = max(longest, size)
+        if counts[-1] and (counts[-1] + 1) * longest > tokens_per_batch:
+            counts.append(0)
+            longest = size
+        counts[-1] += 1
+    return counts
+
+
+def _pack(sizes_n: Tensor, n_rows: int, seq_len: int) -> Layout:
+    """Put each example, the longest first, into the row where it leaves the least room; batches get equal shares of the rows."""
+    rows_with_room: list[list[int]] = [[] for _ in range(seq_len + 1)]
+    order_n = sizes_n.argsort(descending=True, stable=True)
+    used: list[int] = []
+    filled: list[int] = []
+    seats: list[tuple[int, int, int]] = []
+    for size in sizes_n[order_n].tolist():
+        room = next((room for room in range(size, seq_len + 1) if rows_with_room[room]), None)
+        if room is None:
+            row = len(used)
+            used.append(0)
+            filled.append(0)
+        else:
+            row = rows_with_room[room].pop()
+        seats.append((row, used[row], filled[row] + 1))
+        used[row] += size
+        filled[row] += 1
+        if used[row] < seq_len:
+            rows_with_room[seq_len - used[row]].append(row)
+    n_batches = -(-len(used) // n_rows)
+    row_n, column_n, number_n = torch.tensor(seats).unbind(1)
+    batch_n, row_n = row_n % n_batches, row_n // n_batches
+    counts = torch.tensor(filled)
+    shapes = [BatchShape(len(used[i::n_batches]), seq_len, int(counts[i::n_batches].sum())) for i in range(n_batches)]
+    starts = torch.tensor([0, *(shape.n_rows * shape.n_columns for shape in shapes)]).cumsum(0)
+    seat_n = starts[batch_n] + row_n * seq_len + column_n
+    places_n, numbers_n = torch.empty_like(sizes_n), torch.empty_like(sizes_n)
+    places_n[order_n], numbers_n[order_n] = seat_n, number_n
+    return Layout(places_n, places_n.argsort(), shapes, numbers_n)
+
+
+def take_rows(layout: Layout, rank: int, n_ranks: int) -> tuple[Layout, Tensor]:
+    """Of each batch the rows `rank`, `rank + n_ranks`, ...; and which examples these hold, booleans `[n]`."""
+    sizes = torch.tensor([shape.n_rows * shape.n_columns for shape in layout.shapes])
+    ends = sizes.cumsum(0)
+    batch_n = torch.bucketize(layout.places, ends, right=True)
+    columns = torch.tensor([shape.n_columns for shape in layout.shapes])[batch_n]
+    within_n = layout.places - (ends - sizes)[batch_n]
+    row_n = within_n // columns
+    is_own_n = row_n % n_ranks == rank
+    counts = batch_n[is_own_n].bincount(minlength=len(layout.shapes)).tolist()
+    shapes = [
+        BatchShape(len(range(rank, shape.n_rows, n_ranks)), shape.n_columns, count)
+        for shape, count in zip(layout.shapes, counts, strict=True)
+    ]
+    starts = torch.tensor([0, *(shape.n_rows * shape.n_columns for shape in shapes)]).cumsum(0)
+    places_n = (starts[batch_n] + row_n // n_ranks * columns + within_n % columns)[is_own_n]
+    numbers_n = None if layout.numbers is None else layout.numbers[is_own_n]
+    return Layout(places_n, places_n.argsort(), shapes, numbers_n), is_own_n
+
+
+def fill_rows(examples: Examples, layout: Layout) -> dict[str, Tensor]:
+    """Write examples into the rows of a layout.
+
+    Returns:
+        `bert_input`, `bert_label`, `segment_label` and, where rows are shared, `example` (which example of its row a token
+        belongs to, from 1, and 0 on padding): the batches one behind the other, `[sum of R * W]`; and `is_next` `[n]`, if any.
+    """
+    n_places = sum(shape.n_rows * shape.n_columns for shape in layout.shapes)
+    lengths_nc = examples.lengths
+    n_columns = lengths_nc.size(1)
+    # The first text begins one after `<sos>`, the second two after the first one's last word.
+    begins_nc = layout.places[:, None] + 1 + (lengths_nc.cumsum(1) - lengths_nc) + torch.arange(n_columns)
+    lengths_t, begins_t = lengths_nc.flatten(), begins_nc.flatten()
+    places_T = (begins_t - (lengths_t.cumsum(0) - lengths_t)).repeat_interleave(lengths_t)
+    places_T.add_(torch.arange(places_T.numel()))
+    inputs, labels, segments = torch.zeros(3, n_places, dtype=torch.int64)
+    inputs.scatter_(0, places_T, examples.inputs)
+    inputs[layout.places] = SOS_INDEX
+    inputs[begins_t + lengths_t] = EOS_INDEX
+    labels.scatter_(0, places_T, examples.labels)
+    # A segment is text and closing marker; the first has the opening one too.
+    segment_t = torch.arange(1, n_columns + 1).repeat(lengths_nc.size(0))
+    segments.scatter_(0, places_T, segment_t.repeat_interleave(lengths_t))
+    segments[layout.places] = 1
+    segments[begins_t + lengths_t] = segment_t
+    rows = {"bert_input": inputs, "bert_label": labels, "segment_label": segments}
+    if layout.numbers is not None:
+        rows["example"] = torch.zeros_like(inputs)
+        sizes_n = examples.sizes
+        own_S = (layout.places - (sizes_n.cumsum(0) - sizes_n)).repeat_interleave(sizes_n)
+        own_S.add_(torch.arange(own_S.numel()))
+        rows["example"].scatter_(0, own_S, layout.numbers.repeat_interleave(sizes_n))
+    if examples.is_next is not None:
+        rows["is_next"] = examples.is_next[layout.order]
+    return rows
+
+
+def cut_batches(rows: dict[str, Tensor], shapes: Sequence[BatchShape]) -> list[dict[str, Tensor]]:
+    """The batches of `fill_rows`, as views: `[R, W]` each, `is_next` one answer an example."""
+    batches = []
+    start = first = 0
+    for shape in shapes:
+        end, last = start + shape.n_rows * shape.n_columns, first + shape.n_examples
+        batches.append(
+            {
+                name: values[first:last] if name == "is_next" else values[start:end].view(shape.n_rows, shape.n_columns)
+                for name, values in rows.items()
+            }
+        )
+        start, first = end, last
+    return batches

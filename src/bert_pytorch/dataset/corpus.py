@@ -1,4 +1,4 @@
-"""A corpus file: one pair of texts a line, parted by one tab, checked whole before anything is trained on it."""
+"""A corpus file: one pair of texts a line, parted by one tab, or one text a line; checked before anything is trained on it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import BinaryIO
 from ..errors import InputError, UnreadableError
 from .lines import codec_and_start, read_lines, wrong_byte
 
+_N_SHOWN = 5
+
 
 class PairCorpus:
-    """The pairs of a corpus file, by index, from memory or from the file."""
+    """The pairs of a corpus file, by index, from memory or from the file; of single texts the second is empty."""
 
     def __init__(
         self,
@@ -21,6 +23,7 @@ class PairCorpus:
         corpus_lines: int | None = None,
         on_memory: bool = True,
         skip_bad_lines: bool = False,
+        n_columns: int = 2,
     ) -> None:
         """Read and check the whole file.
 
@@ -31,6 +34,7 @@ class PairCorpus:
             on_memory: Keep the texts in memory. Otherwise only where each line starts is kept (8 bytes a line), and each access
                 opens the file anew: no position is shared between workers.
             skip_bad_lines: Leave bad lines out and count them in `n_skipped`, instead of refusing the file.
+            n_columns: Texts a line, 1 or 2.
 
         Raises:
             InputError: The file cannot be read, holds a bad line or no pair, or fewer lines than `corpus_lines`.
@@ -38,37 +42,27 @@ class PairCorpus:
         if corpus_lines is not None and corpus_lines < 1:
             raise InputError(f"{path}: corpus_lines is {corpus_lines}, expected at least 1 or None [E-CORPUS-LINES]")
         self.path = os.fspath(path)
+        self.n_columns = n_columns
         self.codec, _ = codec_and_start(self.path, encoding)
-        self.n_skipped = 0
         self.lines: list[list[str]] | None = [] if on_memory else None
         self._offsets, self._sizes = array("Q"), array("Q")
         self._stamp = _stamp(os.stat(self.path))
-        faults: list[tuple[int, InputError]] = []
+        faults = Faults(self.path)
         n_lines = 0
         for line in read_lines(self.path, encoding, corpus_lines):
             n_lines = line.number
             try:
-                first, second = split_pair(line.content, self.codec)
+                first, second = split_line(line.content, self.codec, n_columns)
             except InputError as fault:
-                self.n_skipped += 1
-                if len(faults) < 5:
-                    faults.append((line.number, fault))
+                faults.add(line.number, fault)
                 continue
             if self.lines is not None:
                 self.lines.append([first, second])
             else:
                 self._offsets.append(line.offset)
                 self._sizes.append(len(line.content))
-        if faults and not skip_bad_lines:
-            raise InputError(f"{self.path}:{_with_others(faults, self.n_skipped)}")
-        if not len(self):
-            found = f"{n_lines} lines, all bad, the first: {self.path}:{_with_others(faults, 1)}" if faults else "an empty file"
-            raise InputError(f"{self.path}: no pair of texts, got {found}; one pair a line is needed [E-CORPUS-NO-PAIRS]")
-        if corpus_lines is not None and n_lines < corpus_lines:
-            raise InputError(
-                f"{self.path}: corpus_lines is {corpus_lines}, but the file has {n_lines} lines; "
-                "leave corpus_lines out to use them all [E-CORPUS-LINES]"
-            )
+        faults.check(n_lines, corpus_lines, skip_bad_lines)
+        self.n_skipped = faults.n_bad
 
     def __len__(self) -> int:
         """Count the pairs."""
@@ -81,7 +75,7 @@ class PairCorpus:
             return first, second
         with self._reopen() as file:
             file.seek(self._offsets[index])
-            return split_pair(file.read(self._sizes[index]), self.codec)
+            return split_line(file.read(self._sizes[index]), self.codec, self.n_columns)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Go through the pairs in order."""
@@ -91,7 +85,7 @@ class PairCorpus:
         with self._reopen() as file:
             for offset, size in zip(self._offsets, self._sizes, strict=True):
                 file.seek(offset)
-                yield split_pair(file.read(size), self.codec)
+                yield split_line(file.read(size), self.codec, self.n_columns)
 
     def _reopen(self) -> BinaryIO:
         """Open the file again, after a look whether it is still the one that was checked."""
@@ -105,42 +99,95 @@ class PairCorpus:
         return file
 
 
-def split_pair(content: bytes, codec: str) -> tuple[str, str]:
+class Faults:
+    """The bad lines of a corpus: how many, and the first of them."""
+
+    def __init__(self, path: str) -> None:
+        """Begin with none, of the file at `path`."""
+        self.path = path
+        self.n_bad = 0
+        self._first: list[tuple[int, InputError]] = []
+
+    def add(self, number: int, fault: InputError) -> None:
+        """Count the line with this number, from 1."""
+        self.n_bad += 1
+        if len(self._first) < _N_SHOWN:
+            self._first.append((number, fault))
+
+    def check(self, n_lines: int, corpus_lines: int | None, skip_bad_lines: bool) -> None:
+        """Refuse a file that has bad lines, no good one, or too few.
+
+        Args:
+            n_lines: Lines that were read.
+            corpus_lines: Lines that were asked for; None: all.
+            skip_bad_lines: Bad lines are no reason.
+
+        Raises:
+            InputError: The file is refused; the message names the first bad line and where the next ones are.
+        """
+        if self._first and not skip_bad_lines:
+            raise InputError(f"{self.path}:{self._message(self.n_bad)}")
+        if n_lines == self.n_bad:
+            found = f"{n_lines} lines, all bad, the first: {self.path}:{self._message(1)}" if self._first else "an empty file"
+            raise InputError(f"{self.path}: no pair of texts, got {found}; one pair a line is needed [E-CORPUS-NO-PAIRS]")
+        if corpus_lines is not None and n_lines < corpus_lines:
+            raise InputError(
+                f"{self.path}: corpus_lines is {corpus_lines}, but the file has {n_lines} lines; "
+                "leave corpus_lines out to use them all [E-CORPUS-LINES]"
+            )
+
+    def _message(self, n_bad: int) -> str:
+        """Number and message of the first fault, with number and code of the next ones."""
+        number, first = self._first[0]
+        if n_bad == 1:
+            return f"{number}: {first}"
+        message, _, code = str(first).rpartition(" [")
+        others = ", ".join(f"{number} {fault.code}" for number, fault in self._first[1:])
+        more = "" if n_bad <= len(self._first) else " ..."
+        return f"{number}: {message} ({n_bad} bad lines in all, next: {others}{more}) [{code}"
+
+
+def split_line(content: bytes, codec: str, n_columns: int = 2) -> tuple[str, str]:
     """Decode one line and part it at its tab.
 
+    Args:
+        content: The line without its line feed.
+        codec: Name of the codec.
+        n_columns: Texts a line; with 1 there is no tab, and the second text returned is empty.
+
     Raises:
-        InputError: The line is not one pair; the message has no file and line number yet.
+        InputError: The line is not so; the message has no file and line number yet.
     """
     remedy = "fix the line or pass --skip_bad_lines"
     try:
         text = content.decode(codec).rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise InputError(f"{wrong_byte(content, error, codec)}, or {remedy} [E-CORPUS-ENCODING]") from error
+    expected = "expected two texts separated by one tab" if n_columns == 2 else "expected one text without a tab"
     fields = text.split("\t")
     if not text.strip():
-        raise InputError(f"expected two texts separated by one tab, got a blank line; {remedy} [E-CORPUS-BLANK]")
-    if len(fields) == 1 and "\\t" in text:
+        raise InputError(f"{expected}, got a blank line; {remedy} [E-CORPUS-BLANK]")
+    if len(fields) < n_columns and "\\t" in text:
         problem = "the line has a backslash and a t where a tab belongs"
         raise InputError(f"{problem}; replace the two characters by one tab or pass --skip_bad_lines [E-CORPUS-BACKSLASH-T]")
-    if len(fields) != 2:
+    if len(fields) != n_columns:
         got = f"got {len(fields)} field{'s' if len(fields) > 1 else ''}"
-        raise InputError(f"expected two texts separated by one tab, {got}; {remedy} [E-CORPUS-TAB]")
-    for field, name in zip(fields, ("first", "second"), strict=True):
+        single = "; for single texts pass --objective mlm" if len(fields) == 1 else ""
+        raise InputError(f"{expected}, {got}{single}; {remedy} [E-CORPUS-TAB]")
+    for field, name in zip(fields, ("first", "second"), strict=False):
         if not field.split():
-            raise InputError(f"expected two texts separated by one tab, the {name} is empty; {remedy} [E-CORPUS-EMPTY-TEXT]")
-    return fields[0], fields[1]
+            raise InputError(f"{expected}, the {name} is empty; {remedy} [E-CORPUS-EMPTY-TEXT]")
+    return fields[0], fields[1] if n_columns == 2 else ""
+
+
+def count_columns(path: str, encoding: str) -> int:
+    """Texts a line, 1 or 2, as the first line that is not blank has them."""
+    codec, _ = codec_and_start(path, encoding)
+    for line in read_lines(path, encoding):
+        if line.content.strip():
+            return 2 if "\t".encode(codec) in line.content else 1
+    return 2
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
-
-
-def _with_others(faults: list[tuple[int, InputError]], n_faults: int) -> str:
-    """Number and message of the first fault, with number and code of the next ones."""
-    number, first = faults[0]
-    if n_faults == 1:
-        return f"{number}: {first}"
-    message, _, code = str(first).rpartition(" [")
-    others = ", ".join(f"{number} {fault.code}" for number, fault in faults[1:])
-    more = "" if n_faults <= len(faults) else " ..."
-    return f"{number}: {message} ({n_faults} bad lines in all, next: {others}{more}) [{code}"

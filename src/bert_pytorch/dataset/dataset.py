@@ -1,41 +1,46 @@
-"""Training examples: two texts as `<sos> A <eos> B <eos>`, some words hidden, the second text true or not."""
+"""Training examples: two texts as `<sos> A <eos> B <eos>` or one, some words hidden, the second text true or not."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
+from torch.utils.data._utils.collate import default_collate_fn_map
 
-from ..errors import InputError
-from .batching import EpochSampler
-from .corpus import PairCorpus
+from ..errors import InputError, UsageError
+from .batching import BatchShape, Layout, cut_batches, fill_rows
+from .corpus import PairCorpus, count_columns
 from .draws import Draws
-from .masking import N_SPECIALS, mask_one_word, mask_words
-from .negatives import Partners
+from .encoded import EncodedCorpus, MappedCorpus, TextReader
+from .encoded_file import is_encoded
+from .encoding import encode_pairs
+from .examples import OBJECTIVES, ExampleMaker, Examples, share_room
+from .masking import MASK_PROBABILITY, N_SPECIALS, Masking
+from .tensor_draws import example_keys
 from .vocab import WordVocab
 
-_N_MARKERS = 3
 _LARGE_SHARE_TRIMMED = 0.2
-_N_TRIES = 64
-"""Partners drawn for a "not next" example; a further one is drawn when trimming or `<unk>` makes one look like the true one."""
 _LOOSE_DRAWS = -1
 """Index of the draws for direct calls of `random_word` and `get_random_line`, which belong to no example."""
 
 
 class BERTDataset(Dataset[dict[str, Tensor]]):
-    """Pairs of a corpus file as examples for masked-word and next-sentence prediction.
+    """Texts of a corpus file as examples for masked-word and next-sentence prediction.
 
-    An example is a function of `(seed, epoch, index)`: the same in any order, with any number of workers, from memory or from
-    the file. `set_epoch` gives the next pass new masks and partners; `BERTTrainer` calls it, a loop of one's own should too.
+    An example is a function of `(seed, epoch, index)`: the same in any order, with any number of workers, from memory, from the
+    file or from an encoded corpus. `set_epoch` gives the next pass new masks and partners; `BERTTrainer` calls it, a loop of
+    one's own should too. A subclass may override `random_sent`, `random_word` and `get_corpus_line`; its examples are then made
+    one at a time.
 
     Attributes:
+        encoded: The ids of the corpus.
         word_counts: Occurrences in the corpus by id, 0 for the specials.
         n_words, n_unknown: Words in the corpus, and those of them that are not in the vocabulary.
-        n_trimmed: Pairs too long for `seq_len`, which lose the end of their longer text.
+        n_trimmed: Lines too long for `seq_len`, which lose the end of their longer text.
         n_skipped: Bad lines left out.
     """
 
@@ -50,55 +55,103 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         *,
         seed: int = 0,
         skip_bad_lines: bool = False,
+        objective: str = "mlm+nsp",
+        mlm_probability: float = MASK_PROBABILITY,
+        whole_word_masking: bool = False,
+        span_masking: bool = False,
     ) -> None:
         """Read and check the corpus.
 
         Args:
-            corpus_path: File with a pair of texts a line, parted by one tab. It is checked whole here.
+            corpus_path: File with a pair of texts a line, parted by one tab; or with one text a line, for `mlm`. It is checked
+                whole here. Or an encoded corpus, which is mapped.
             vocab: The vocabulary.
-            seq_len: Length of every example in tokens, padding included; at least 5.
+            seq_len: Length of every example in tokens, padding included; at least 5, for single texts 3.
             encoding: The file's encoding.
             corpus_lines: Use the first this many lines; None: all.
-            on_memory: Keep the texts in memory, instead of reading each from the file when it is asked for.
+            on_memory: Keep the corpus in memory, instead of reading each text from the file when it is asked for.
             seed: Decides every draw.
             skip_bad_lines: Leave bad lines out and count them in `n_skipped`, instead of refusing the file.
+            objective: `mlm`: hidden words only; `mlm+nsp`: also whether the second text is the true one; `mlm+sop`: also whether
+                the two texts are in their order.
+            mlm_probability: Share of the words that are hidden.
+            whole_word_masking: Hide all pieces of a word together.
+            span_masking: Hide runs of words instead of single ones.
 
         Raises:
-            InputError: The corpus has a bad line, `seq_len` is too short, or the vocabulary holds no word of the corpus.
+            InputError: The corpus has a bad line, a setting is out of its range, or the vocabulary holds no word of the corpus.
         """
-        if seq_len < _N_MARKERS + 2:
-            raise InputError(f"BERTDataset: seq_len is {seq_len}, expected at least 5 (3 markers, 2 words) [E-DATA-LENGTH]")
+        if objective not in OBJECTIVES:
+            raise InputError(
+                f"BERTDataset: objective is {objective!r}, expected one of {', '.join(OBJECTIVES)} [E-DATA-OBJECTIVE]"
+            )
         self.vocab = vocab
         self.seq_len = seq_len
         self.encoding = encoding
         self.on_memory = on_memory
         self.corpus_path = corpus_path
         self.seed = seed
-        self.corpus = PairCorpus(corpus_path, encoding, corpus_lines, on_memory, skip_bad_lines)
-        self.n_skipped = self.corpus.n_skipped
-        self.n_words = self.n_trimmed = 0
-        self.word_counts = [0] * len(vocab)
-        self._partners = Partners(self._counted_second_texts())
-        self.n_unknown = self.word_counts[vocab.unk_index]
-        self.word_counts[:N_SPECIALS] = [0] * N_SPECIALS
-        if self.n_unknown == self.n_words:
-            raise InputError(f"{corpus_path}: no word of it is in the vocabulary; build one from this corpus [E-DATA-VOCAB]")
-        if self.n_trimmed > _LARGE_SHARE_TRIMMED * len(self):
-            share = f"{self.n_trimmed} of {len(self)} pairs are longer than seq_len {seq_len} and are trimmed"
-            warnings.warn(f"{corpus_path}: {share}; a larger seq_len keeps more of them", stacklevel=2)
+        self.objective = objective
+        options = {"corpus_lines": corpus_lines, "on_memory": on_memory, "skip_bad_lines": skip_bad_lines}
+        self.corpus, self.encoded = self._open(**options)
+        n_markers = self.encoded.n_columns + 1
+        if objective != "mlm" and self.encoded.n_columns == 1:
+            raise InputError(
+                f"{corpus_path}: holds single texts, {objective} needs pairs; pass --objective mlm [E-DATA-OBJECTIVE]"
+            )
+        if seq_len < 2 * n_markers - 1:
+            texts = f"{n_markers} markers, {n_markers - 1} word{'s' * (n_markers - 2)}"
+            raise InputError(
+                f"BERTDataset: seq_len is {seq_len}, expected at least {2 * n_markers - 1} ({texts}) [E-DATA-LENGTH]"
+            )
+        continues = vocab.continues_word if whole_word_masking or span_masking else None
+        self.masking = Masking(len(vocab), mlm_probability, continues, span_masking)
+        partners = self.encoded.partners if objective == "mlm+nsp" else None
+        self._maker = ExampleMaker(self.encoded, partners, self.masking, seq_len, seed, objective)
+        self._count()
         # Shared memory, so that workers which outlive a pass see the next epoch too.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
         self._draws = Draws(seed, 0, _LOOSE_DRAWS)
 
+    def _open(self, corpus_lines: int | None, on_memory: bool, skip_bad_lines: bool) -> tuple[PairCorpus | None, EncodedCorpus]:
+        path, vocab = os.fspath(self.corpus_path), self.vocab
+        if is_encoded(path):
+            if corpus_lines is not None:
+                raise UsageError(
+                    f"{path}: --corpus_lines has no effect on an encoded corpus; leave it out [E-SETTING-CONFLICT]"
+                )
+            mapped = MappedCorpus(path, vocab.fingerprint)
+            self.n_skipped = mapped.manifest["corpus"]["n_skipped"]
+            return None, mapped
+        n_columns = count_columns(path, self.encoding) if self.objective == "mlm" else 2
+        corpus = PairCorpus(path, self.encoding, corpus_lines, on_memory, skip_bad_lines, n_columns)
+        self.n_skipped = corpus.n_skipped
+        reader = None if on_memory else TextReader(corpus, vocab)
+        return corpus, EncodedCorpus.of(encode_pairs(corpus, vocab, n_columns), len(vocab), n_columns, reader)
+
+    def _count(self) -> None:
+        self.word_counts = self.encoded.word_counts.tolist()
+        self.n_words, self.n_unknown = sum(self.word_counts), self.word_counts[self.vocab.unk_index]
+        self.word_counts[:N_SPECIALS] = [0] * N_SPECIALS
+        if self.n_unknown == self.n_words:
+            raise InputError(
+                f"{self.corpus_path}: no word of it is in the vocabulary; build one from this corpus [E-DATA-VOCAB]"
+            )
+        self.n_trimmed = self.encoded.n_longer_than(self.seq_len - self.encoded.n_columns - 1)
+        if self.n_trimmed > _LARGE_SHARE_TRIMMED * len(self):
+            kind = "pairs" if self.encoded.n_columns == 2 else "texts"
+            share = f"{self.n_trimmed} of {len(self)} {kind} are longer than seq_len {self.seq_len} and are trimmed"
+            warnings.warn(f"{self.corpus_path}: {share}; a larger seq_len keeps more of them", stacklevel=3)
+
     @property
     def lines(self) -> list[list[str]] | None:
-        """The pairs in memory, or None when they are read from the file."""
-        return self.corpus.lines
+        """The pairs in memory, or None when they are not."""
+        return None if self.corpus is None else self.corpus.lines
 
     @property
     def corpus_lines(self) -> int:
-        """Number of pairs."""
-        return len(self.corpus)
+        """Number of lines."""
+        return len(self)
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the pass over the data, from 0; each has masks and partners of its own."""
@@ -106,114 +159,125 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
 
     def __len__(self) -> int:
         """Count the examples of a pass."""
-        return len(self.corpus)
+        return len(self.encoded)
 
     def __getitem__(self, item: int) -> dict[str, Tensor]:
         """One example, each value `[seq_len]` int64 but for `is_next`, `[]` int64.
 
         Keys: `bert_input` (ids, 0 on padding), `bert_label` (original ids at targets, else 0), `segment_label` (1 and 2, 0 on
-        padding), `is_next` (1: the second text follows the first).
+        padding), `is_next` (1: the second text follows the first; not for `mlm`).
         """
-        item = self._index(item)
-        first, second, is_next = self.random_sent(item)
-        self._draws = Draws(self.seed, int(self._epoch), 2 * item + 1)
-        first_ids, first_label = self.random_word(first)
-        second_ids, second_label = self.random_word(second)
-        n_first, n_second = self._share_room(len(first_ids), len(second_ids))
-        first_ids, first_label = first_ids[:n_first], first_label[:n_first]
-        second_ids, second_label = second_ids[:n_second], second_label[:n_second]
-        sos, eos, pad = self.vocab.sos_index, self.vocab.eos_index, self.vocab.pad_index
-        bert_input = [sos, *first_ids, eos, *second_ids, eos]
-        bert_label = [pad, *first_label, pad, *second_label, pad]
-        if not any(bert_label):
-            mask_one_word(bert_input, bert_label, len(self.vocab), self._draws)
-        segment_label = [1] * (len(first_ids) + 2) + [2] * (len(second_ids) + 1)
-        padding = [pad] * (self.seq_len - len(bert_input))
-        return {
-            "bert_input": torch.tensor(bert_input + padding),
-            "bert_label": torch.tensor(bert_label + padding),
-            "segment_label": torch.tensor(segment_label + padding),
-            "is_next": torch.tensor(is_next),
-        }
+        return self.__getitems__([item])[0]
+
+    def __getitems__(self, items: Sequence[int]) -> list[dict[str, Tensor]]:
+        """Several examples at once, as `DataLoader` asks for them."""
+        indices = torch.tensor([self._index(int(item)) for item in items])
+        examples = self.examples(indices, int(self._epoch))
+        n = len(items)
+        layout = Layout(torch.arange(n) * self.seq_len, torch.arange(n), [BatchShape(n, self.seq_len, n)])
+        batch = cut_batches(fill_rows(examples, layout), layout.shapes)[0]
+        rows = zip(*(values.unbind(0) for values in batch.values()), strict=True)
+        return [_Row(zip(batch, row, strict=True), batch, place) for place, row in enumerate(rows)]
+
+    def examples(self, indices: Tensor, epoch: int) -> Examples:
+        """The examples at `indices`, `[n]` int64, in a pass, before they are laid out in rows."""
+        return self._one_by_one(indices) if self._is_overridden else self._maker.make(epoch, indices)
+
+    def example_sizes(self, indices: Tensor, epoch: int) -> Tensor:
+        """Tokens of the examples at `indices`, markers included, `[n]` int64."""
+        return self.examples(indices, epoch).sizes if self._is_overridden else self._maker.choose(epoch, indices).sizes
 
     def random_word(self, sentence: str) -> tuple[list[int], list[int]]:
         """Mask a text: its input ids, and its labels (the original id at targets, else 0)."""
-        return mask_words(self.vocab.to_seq(sentence), len(self.vocab), self._draws)
+        ids = torch.tensor(self.vocab.to_seq(sentence), dtype=torch.int64)
+        size, key = torch.tensor([ids.numel()]), torch.tensor([self._draws.integer(1 << 63)])
+        inputs, labels = self.masking(ids, size, key, size, is_sure=False)
+        return inputs.tolist(), labels.tolist()
 
     def random_sent(self, index: int) -> tuple[str, str, int]:
-        """The pair at `index` with 1, or, by an even chance, its first text with the second of another line and 0.
+        """The texts of an example and its answer.
 
-        The other text is never equal to the true one, nor are the ids that are left of both after trimming; where no other
-        can be found, the true pair is given.
+        For `mlm+nsp` the pair at `index` with 1, or, by an even chance, its first text with the second of another line and 0.
+        The other text is never equal to the true one, nor are the ids that are left of both after trimming; where no other can
+        be found, the true pair is given. For `mlm+sop` the pair with 1, or swapped with 0.
         """
         first, second = self.get_corpus_line(index)
-        draws = Draws(self.seed, int(self._epoch), 2 * index)
-        if draws.uniform() < 0.5:
+        choice = self._maker.choose(int(self._epoch), torch.tensor([self._index(index)]))
+        is_next = 1 if choice.is_next is None else int(choice.is_next)
+        if is_next:
             return first, second, 1
-        n_first, true_ids = len(first.split()), self.vocab.to_seq(second)
-        for _ in range(_N_TRIES):
-            partner = self._partners.draw(index, draws)
-            if partner is None:
-                break
-            other = self.corpus[partner][1]
-            if self._visible(n_first, self.vocab.to_seq(other)) != self._visible(n_first, true_ids):
-                return first, other, 0
-        return first, second, 1
+        return (second, first, 0) if self.objective == "mlm+sop" else (first, self._texts_of(int(choice.partners))[1], 0)
 
     def get_corpus_line(self, item: int) -> tuple[str, str]:
-        """The two texts of a line, as they stand in the file."""
-        return self.corpus[self._index(item)]
+        """The two texts of a line as they stand in the file, of an encoded corpus as its ids have them; "" for none."""
+        return self._texts_of(self._index(item))
 
     def get_random_line(self) -> str:
         """The second text of a line drawn from all."""
-        return self.corpus[self._draws.integer(len(self))][1]
+        return self._texts_of(self._draws.integer(len(self)))[1]
+
+    @property
+    def _is_overridden(self) -> bool:
+        names = ("random_sent", "random_word", "get_corpus_line")
+        return any(getattr(type(self), name) is not getattr(BERTDataset, name) for name in names)
 
     def _index(self, item: int) -> int:
         if not -len(self) <= item < len(self):
             raise IndexError(f"BERTDataset: index {item}, but there are {len(self)} examples")
         return item % len(self)
 
-    def _visible(self, n_first: int, second_ids: list[int]) -> tuple[int, list[int]]:
-        """What trimming leaves of a pair: how many words of its first text, and the ids of its second."""
-        n_first, n_second = self._share_room(n_first, len(second_ids))
-        return n_first, second_ids[:n_second]
+    def _texts_of(self, line: int) -> tuple[str, str]:
+        if self.corpus is not None:
+            return self.corpus[line]
+        texts = self.encoded.fetch(torch.tensor([line]))
+        ids = texts.flat(texts.starts[0], texts.lengths[0]).split(texts.lengths[0].tolist())
+        first, *second = (self.vocab.from_seq(of_text.tolist(), join=True) for of_text in ids)
+        return str(first), str(second[0]) if second else ""
 
-    def _share_room(self, n_first: int, n_second: int) -> tuple[int, int]:
-        """How many words each text keeps: the longer one loses words until the pair fits; two long ones keep half the room."""
-        room = self.seq_len - _N_MARKERS
-        if n_first + n_second <= room:
-            return n_first, n_second
-        n_second = min(n_second, max(room - n_first, room // 2))
-        return room - n_second, n_second
+    def _one_by_one(self, indices: Tensor) -> Examples:
+        """The examples as the methods of a subclass make them."""
+        inputs: list[int] = []
+        labels: list[int] = []
+        lengths: list[list[int]] = []
+        answers: list[int] = []
+        room = self.seq_len - self.encoded.n_columns - 1
+        for index in indices.tolist():
+            *texts, is_next = self.random_sent(index)
+            self._draws = Draws(self.seed, int(self._epoch), 2 * index + 1)
+            masked = [self.random_word(text) for text in texts[: self.encoded.n_columns]]
+            left = share_room(torch.tensor([[len(ids) for ids, _ in masked]]), room)[0].tolist()
+            for (ids, label), n_left in zip(masked, left, strict=True):
+                inputs += ids[:n_left]
+                labels += label[:n_left]
+            lengths.append(left)
+            answers.append(is_next)
+        lengths_nc = torch.tensor(lengths)
+        examples = Examples(
+            torch.tensor(inputs, dtype=torch.int64),
+            torch.tensor(labels, dtype=torch.int64),
+            lengths_nc,
+            None if self.objective == "mlm" else torch.tensor(answers),
+        )
+        keys_n = example_keys(self.seed, int(self._epoch), indices)
+        self.masking.add_missing_(examples.inputs, examples.labels, keys_n, lengths_nc.sum(1))
+        return examples
 
-    def _counted_second_texts(self) -> Iterator[str]:
-        for first, second in self.corpus:
-            ids = self.vocab.to_seq(first) + self.vocab.to_seq(second)
-            for word in ids:
-                self.word_counts[word] += 1
-            self.n_words += len(ids)
-            self.n_trimmed += len(ids) > self.seq_len - _N_MARKERS
-            yield second
+
+class _Row(dict[str, Tensor]):
+    """An example that remembers the batch it was made in, so that collating the whole batch costs nothing."""
+
+    def __init__(self, values: Iterable[tuple[str, Tensor]], batch: dict[str, Tensor], place: int) -> None:
+        super().__init__(values)
+        self.batch, self.place = batch, place
 
 
-def make_loader(
-    dataset: BERTDataset, batch_size: int, n_workers: int = 0, *, shuffle: bool, pin_memory: bool = False
-) -> DataLoader[dict[str, Tensor]]:
-    """Batches of a dataset, the same for any number of workers.
+def _collate(rows: list[_Row], *, collate_fn_map: object = None) -> dict[str, Tensor]:
+    """What `default_collate` makes of rows: the batch they came from when they are all of it, else a new one."""
+    batch = rows[0].batch
+    is_whole = len(rows) == len(batch["bert_input"])
+    if is_whole and all(row.batch is batch and row.place == place for place, row in enumerate(rows)):
+        return batch
+    return {name: torch.stack([row[name] for row in rows]) for name in batch}
 
-    Args:
-        dataset: The examples; its seed also decides the order.
-        batch_size: Examples a batch; the last batch of a pass may be smaller.
-        n_workers: Processes that prepare batches; 0: the training process does.
-        shuffle: A new order each pass.
-        pin_memory: Put batches into page-locked memory, for faster copies to a GPU.
-    """
-    return DataLoader(
-        dataset,
-        batch_size=batch_size,
-        sampler=EpochSampler(len(dataset), dataset.seed, shuffle),
-        num_workers=n_workers,
-        pin_memory=pin_memory,
-        # Of its own, so that making an iterator takes nothing from the stream that dropout draws from.
-        generator=torch.Generator().manual_seed(0),
-    )
+
+default_collate_fn_map[_Row] = _collate

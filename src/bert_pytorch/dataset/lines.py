@@ -7,9 +7,12 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn
 
 from ..errors import InputError, UnreadableError
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
 
 # The marks of utf-32 come first: one of them begins with a mark of utf-16.
 _BOMS = {
@@ -45,31 +48,21 @@ def read_text(path: str, encoding: str = "utf-8") -> Iterator[str]:
             raise InputError(f"{path}:{line.number}: {wrong_byte(line.content, error, codec)} [E-CORPUS-ENCODING]") from error
 
 
-def read_lines(path: str, encoding: str = "utf-8", n_lines: int | None = None) -> Iterator[Line]:
+def read_lines(path: str, encoding: str = "utf-8", n_lines: int | None = None, is_shown: bool = True) -> Iterator[Line]:
     """Read a file line by line in bounded memory, with a progress bar on a terminal.
 
     Args:
         path: The file; a line ends at a line feed and nothing else.
         encoding: Name of a Python codec; needed to find line feeds and the byte-order mark.
         n_lines: Stop after this many lines; None: at the end of the file.
+        is_shown: Show the progress bar.
 
     Raises:
         InputError: The file cannot be opened, or the codec is unknown.
     """
-    from tqdm import tqdm  # Here, so that --help and the install hint work where it is missing.
-
     codec, start = codec_and_start(path, encoding)
     newline = "\n".encode(codec)
-    with (
-        open(path, "rb") as file,
-        tqdm(
-            total=os.fstat(file.fileno()).st_size,
-            unit="B",
-            unit_scale=True,
-            desc=f"reading {os.path.basename(path)}",
-            disable=None,
-        ) as bar,
-    ):
+    with open(path, "rb") as file, progress_bar(path, "reading", is_shown) as bar:
         file.seek(start)
         offset = start
         for number, content in enumerate(_split(file, newline), start=1):
@@ -78,6 +71,14 @@ def read_lines(path: str, encoding: str = "utf-8", n_lines: int | None = None) -
             bar.update(len(content) + len(newline))
             if number == n_lines:
                 return
+
+
+def progress_bar(path: str, what: str, is_shown: bool = True) -> tqdm[NoReturn]:
+    """A progress bar over the bytes of a file, shown on a terminal."""
+    from tqdm import tqdm  # Here, so that --help and the install hint work where it is missing.
+
+    name = f"{what} {os.path.basename(path)}"
+    return tqdm(total=os.path.getsize(path), unit="B", unit_scale=True, desc=name, disable=None if is_shown else True)
 
 
 def _split(file: BinaryIO, newline: bytes) -> Iterator[bytes]:

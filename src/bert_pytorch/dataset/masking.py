@@ -1,54 +1,178 @@
-"""Which words are hidden, and behind what: the masked-word task of one example."""
+"""Which words are hidden, and behind what: the masked-word task of many examples at once.
+
+Shapes: n examples, t texts, T words of all texts, U units that are hidden as a whole (words of one or more pieces), M targets.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .draws import Draws
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from .tensor_draws import GOLDEN, LOW_32, draw_each, integers, is_below, mix_
 
 MASK_PROBABILITY = 0.15
 N_SPECIALS = 5
 """Ids 0-4 are `<pad> <unk> <eos> <sos> <mask>`; the real words follow."""
 MASK_INDEX = 4
+SPAN_STOP = 0.2
+LONGEST_SPAN = 10
+_LAST = 2**63 - 1
 
 
-def mask_words(ids: Sequence[int], n_ids: int, draws: Draws) -> tuple[list[int], list[int]]:
-    """Choose each real word with probability 15 % as a target and corrupt it.
+class Masking:
+    """Hides words of texts: 15 % of them, each by its own draw, unless asked otherwise."""
 
-    Specials are never chosen, and neither is `<unk>`: to teach it would teach to answer "some word or other".
+    def __init__(
+        self,
+        n_ids: int,
+        probability: float = MASK_PROBABILITY,
+        continues_word: Sequence[bool] | None = None,
+        spans: bool = False,
+    ) -> None:
+        """Set what is hidden.
 
-    Args:
-        ids: Token ids of a text.
-        n_ids: Vocabulary size, specials included.
-        draws: Where randomness comes from.
+        Args:
+            n_ids: Vocabulary size V, specials included.
+            probability: Share of the words that become targets, above 0 and at most 1.
+            continues_word: By id, whether a piece continues the word before it; with it, words are hidden whole. None: pieces
+                are hidden one by one.
+            spans: Hide runs of neighbouring words, 3.8 words long on average, that make up the same share.
 
-    Returns:
-        The input ids, and the labels: the original id at targets, 0 elsewhere.
+        Raises:
+            InputError: `probability` is out of its range.
+        """
+        if not 0 < probability <= 1:
+            raise InputError(f"masking: mlm_probability is {probability}, expected above 0, at most 1 [E-DATA-MASKING]")
+        self.n_ids = n_ids
+        self.probability = probability
+        self.continues_V = None if continues_word is None else torch.tensor(continues_word)
+        self.spans = _span_tables(probability) if spans else None
+
+    def __call__(
+        self, ids_T: Tensor, lengths_t: Tensor, keys_n: Tensor, sizes_n: Tensor, is_sure: bool = True
+    ) -> tuple[Tensor, Tensor]:
+        """Hide words.
+
+        Specials are never chosen, and neither is `<unk>`: to teach it would teach to answer "some word or other".
+
+        Args:
+            ids_T: Ids of all texts, one after the other, int64.
+            lengths_t: How many words each text has.
+            keys_n: The key of each example's draws.
+            sizes_n: How many words each example has, all its texts together.
+            is_sure: Give an example that has a real word at least one target.
+
+        Returns:
+            The input ids `[T]`, and the labels `[T]`: the original id at targets, 0 elsewhere.
+        """
+        if not ids_T.numel():
+            return ids_T.clone(), ids_T.clone()
+        bits_T = draw_each(keys_n, sizes_n)
+        is_real_T = ids_T >= N_SPECIALS
+        kind_bits_T = bits_T
+        if self.spans is None and self.continues_V is None:
+            unit_T, bits_U = None, bits_T
+            chosen_U = is_below(bits_T, self.probability)
+        else:
+            first_T = self._first_of_unit(ids_T, lengths_t)
+            unit_T = first_T.cumsum(0) - 1
+            bits_U = bits_T[first_T]
+            if self.spans is None:
+                chosen_U = is_below(bits_U, self.probability)
+            else:
+                chosen_U, span_U = _cover(bits_U, unit_T, lengths_t, *self.spans)
+                kind_bits_T = bits_U[span_U][unit_T]
+        chosen_T = is_real_T & (chosen_U if unit_T is None else chosen_U[unit_T])
+        if is_sure:
+            missing = _one_for_those_without(chosen_T, is_real_T, bits_U if unit_T is None else bits_U[unit_T], sizes_n)
+            chosen_U[missing if unit_T is None else unit_T[missing]] = True
+            chosen_T = is_real_T & (chosen_U if unit_T is None else chosen_U[unit_T])
+        targets_M = chosen_T.nonzero()[:, 0]
+        inputs_T, labels_T = ids_T.clone(), torch.zeros_like(ids_T)
+        words_M = ids_T[targets_M]
+        labels_T[targets_M] = words_M
+        inputs_T[targets_M] = self._corrupt(words_M, kind_bits_T[targets_M], bits_T[targets_M])
+        return inputs_T, labels_T
+
+    def add_missing_(self, inputs_T: Tensor, labels_T: Tensor, keys_n: Tensor, sizes_n: Tensor) -> None:
+        """Give examples that were masked elsewhere, and have a real word but no target, one in place."""
+        bits_T = draw_each(keys_n, sizes_n)
+        missing = _one_for_those_without(labels_T != 0, inputs_T >= N_SPECIALS, bits_T, sizes_n)
+        labels_T[missing] = inputs_T[missing]
+        inputs_T[missing] = self._corrupt(inputs_T[missing], bits_T[missing], bits_T[missing])
+
+    def _corrupt(self, words_M: Tensor, kind_bits_M: Tensor, bits_M: Tensor) -> Tensor:
+        """Hide targets: 80 % mask, 10 % another real word drawn from all of them, 10 % the word itself.
+
+        Source: Devlin et al. 2018 (arXiv 1810.04805v2), section 3.1, task 1.
+        """
+        kind_M = mix_(kind_bits_M + GOLDEN) >> 32 & LOW_32
+        others_M = integers(mix_(bits_M - GOLDEN), self.n_ids - N_SPECIALS).add_(N_SPECIALS)
+        swapped_M = torch.where(kind_M < int(0.9 * 2**32), others_M, words_M)
+        return torch.where(kind_M < int(0.8 * 2**32), MASK_INDEX, swapped_M)
+
+    def _first_of_unit(self, ids_T: Tensor, lengths_t: Tensor) -> Tensor:
+        if self.continues_V is None:
+            return torch.ones_like(ids_T, dtype=torch.bool)
+        first_T = ~self.continues_V[ids_T]
+        starts_t = lengths_t.cumsum(0) - lengths_t
+        first_T[starts_t[lengths_t > 0]] = True
+        return first_T
+
+
+def _cover(bits_U: Tensor, unit_T: Tensor, lengths_t: Tensor, inside: Tensor, at_start: Tensor) -> tuple[Tensor, Tensor]:
+    """Which units a span covers, and the unit where that span began, each `[U]`.
+
+    Source: Joshi et al. 2019 (arXiv 1907.10529), section 3.1: lengths geometric with p = 0.2, at most 10 words.
+    `Differs:` spans begin at each word by chance, so that an example's draws need no loop; their share comes out the same.
     """
-    inputs, labels = list(ids), [0] * len(ids)
-    for position, word in enumerate(ids):
-        if word >= N_SPECIALS and draws.uniform() < MASK_PROBABILITY:
-            inputs[position], labels[position] = _corrupt(word, n_ids, draws), word
-    return inputs, labels
+    first_U = unit_T[(lengths_t.cumsum(0) - lengths_t)[lengths_t > 0]]
+    sizes = torch.diff(first_U, append=first_U.new_tensor([bits_U.numel()]))
+    uniform_U = (bits_U >> 11 & (1 << 53) - 1).double() * 2.0**-53
+    reach_U = torch.bucketize(uniform_U, inside, right=True)
+    reach_U[first_U] = torch.bucketize(uniform_U[first_U], at_start, right=True)
+    units_U = torch.arange(bits_U.numel())
+    end_U = torch.minimum(units_U + reach_U, (first_U + sizes).repeat_interleave(sizes))
+    furthest_U, span_U = end_U.cummax(0)
+    return furthest_U > units_U, span_U
 
 
-def mask_one_word(inputs: list[int], labels: list[int], n_ids: int, draws: Draws) -> None:
-    """Make one real word a target, in place, so that no example is without; none is when there is no real word."""
-    candidates = [position for position, word in enumerate(inputs) if word >= N_SPECIALS]
-    if candidates:
-        position = candidates[draws.integer(len(candidates))]
-        labels[position] = inputs[position]
-        inputs[position] = _corrupt(labels[position], n_ids, draws)
+def _one_for_those_without(chosen_T: Tensor, is_real_T: Tensor, bits_T: Tensor, sizes_n: Tensor) -> Tensor:
+    """For each example that has real words and no target, the place of its real word with the smallest draw."""
+    ends_n = sizes_n.cumsum(0)
+    sums_T = torch.cat([ends_n.new_zeros(1), chosen_T.cumsum(0)])
+    without = (sums_T[ends_n] == sums_T[ends_n - sizes_n]).nonzero()[:, 0]
+    if not without.numel():
+        return without
+    starts, sizes = (ends_n - sizes_n)[without, None], sizes_n[without, None]
+    columns = torch.arange(int(sizes.max()))
+    places = (starts + columns).clamp_(max=bits_T.numel() - 1)
+    is_open = (columns < sizes) & is_real_T[places]
+    if not is_open.any():
+        return without[:0]
+    column = bits_T[places].masked_fill_(~is_open, _LAST).argmin(1)
+    return (starts[:, 0] + column)[is_open.any(1)]
 
 
-def _corrupt(word: int, n_ids: int, draws: Draws) -> int:
-    """Hide a target: 80 % mask, 10 % another real word drawn from all of them, 10 % the word itself.
+def _span_tables(probability: float) -> tuple[Tensor, Tensor]:
+    """Cumulative probabilities of how far a span reaches from a word: within a text, and at its first word.
 
-    Source: Devlin et al. 2018 (arXiv 1810.04805v2), section 3.1, task 1.
+    At the first word the spans that would have begun before the text are drawn too; otherwise words at the beginning of a text
+    were hidden less often than others.
     """
-    choice = draws.uniform()
-    if choice < 0.8:
-        return MASK_INDEX
-    if choice < 0.9:
-        return N_SPECIALS + draws.integer(n_ids - N_SPECIALS)
-    return word
+    steps = torch.arange(LONGEST_SPAN, dtype=torch.float64)
+    weights = (1 - SPAN_STOP) ** steps
+    shares = weights / weights.sum()
+    longer = torch.cat([1 - torch.cat([shares.new_zeros(1), shares.cumsum(0)[:-1]]), shares.new_zeros(LONGEST_SPAN + 1)])
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        start = (low + high) / 2
+        covered = 1 - torch.prod(1 - start * longer[:LONGEST_SPAN]).item()
+        low, high = (start, high) if covered < probability else (low, start)
+    start = (low + high) / 2
+    inside = torch.cat([shares.new_tensor([1 - start]), 1 - start + start * shares.cumsum(0)])[:LONGEST_SPAN]
+    reach = [torch.prod(1 - start * longer[least : least + LONGEST_SPAN]).item() for least in range(LONGEST_SPAN)]
+    return inside, torch.tensor(reach, dtype=torch.float64)

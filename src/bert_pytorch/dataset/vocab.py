@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -170,6 +172,21 @@ class WordVocab(Vocab):
             end += [self.pad_index] * (room - len(ids))
         seq = begin + ids + end
         return (seq, n_ids) if with_len else seq
+
+    def to_seqs(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text."""
+        get, unk = self.stoi.get, self.unk_index
+        return [[get(word, unk) for word in text.split()] for text in texts]
+
+    @property
+    def continues_word(self) -> list[bool]:
+        """By id, whether a piece continues the word before it: none does."""
+        return [False] * len(self)
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for vocabularies that encode alike."""
+        return hashlib.sha256(json.dumps(self.itos).encode()).hexdigest()
 
     def from_seq(self, seq: Iterable[int], join: bool = False, with_pad: bool = False) -> list[str] | str:
         """Turn ids into words; an id outside the vocabulary becomes `<id>`.

@@ -14,11 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import AdamW
-from torch.utils.data import DataLoader
 from tqdm import tqdm
 
 from .. import __version__
-from ..dataset.batching import EpochSampler
+from ..dataset.loader import BatchLoader
 from ..errors import InputError
 from ..model import BERT, BERTLM
 from .batch import prepare_batch
@@ -253,8 +252,9 @@ class BERTTrainer:
 
     def _train_batches(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]]) -> Iterator[Mapping[str, Tensor]]:
         """The batches of a pass that are still to be trained on, after telling the loader which pass it is."""
-        for name in ("dataset", "sampler", "batch_sampler"):
-            set_epoch = getattr(getattr(data_loader, name, None), "set_epoch", None)
+        parts = (data_loader, *(getattr(data_loader, name, None) for name in ("dataset", "sampler", "batch_sampler")))
+        for part in parts:
+            set_epoch = getattr(part, "set_epoch", None)
             if callable(set_epoch):
                 set_epoch(epoch)
         if not self._is_to_go_on:
@@ -268,8 +268,8 @@ class BERTTrainer:
             message = f"the checkpoint stopped within pass {self._epoch}; call train({self._epoch}) first"
             raise InputError(f"train({epoch}): {message} [E-RESUME-EPOCH]")
         self._is_to_go_on = False
-        if isinstance(data_loader, DataLoader) and isinstance(data_loader.sampler, EpochSampler):
-            data_loader.sampler.start_at(self._n_batches * (data_loader.batch_size or 1))
+        if isinstance(data_loader, BatchLoader):
+            data_loader.start_at(self._n_batches)
             return iter(data_loader)
         # A foreign loader may draw its order from the global state, so it is rewound to where the pass began.
         set_random_state(self._pass_start_random)
