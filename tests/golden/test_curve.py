@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from bert_pytorch import BERT, BERTDataset, BERTTrainer, WordVocab
-from bert_pytorch.dataset.loader import BatchLoader
 from bert_pytorch.dataset.draws import Draws
+from bert_pytorch.dataset.loader import BatchLoader
 
 NEXT_SENTENCE_LOSSES = [
     0.687968,

@@ -46,7 +46,7 @@ def test_word_counts_of_another_vocabulary_are_refused_with_both_numbers():
         make_trainer(word_counts=[1] * (V - 1))
 
 
-@pytest.mark.parametrize("key", ["bert_input", "bert_label", "segment_label", "is_next"])
+@pytest.mark.parametrize("key", ["bert_input", "bert_label", "segment_label"])
 def test_a_batch_without_a_key_is_refused(key):
     batch = make_batch()
     del batch[key]

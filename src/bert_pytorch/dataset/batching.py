@@ -132,7 +132,7 @@ def _cut_by_tokens(sizes: Sequence[int], tokens_per_batch: int) -> list[int]:
 
 
 def _pack(sizes_n: Tensor, n_rows: int, seq_len: int) -> Layout:
-    """Put each example, the longest first, into the row where it leaves the least room; batches get equal shares of the rows."""
+    """Put each example, the longest first, into the row where it leaves the least room; batches get like shares of the rows."""
     rows_with_room: list[list[int]] = [[] for _ in range(seq_len + 1)]
     order_n = sizes_n.argsort(descending=True, stable=True)
     used: list[int] = []

@@ -72,8 +72,8 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
             on_memory: Keep the corpus in memory, instead of reading each text from the file when it is asked for.
             seed: Decides every draw.
             skip_bad_lines: Leave bad lines out and count them in `n_skipped`, instead of refusing the file.
-            objective: `mlm`: hidden words only; `mlm+nsp`: also whether the second text is the true one; `mlm+sop`: also whether
-                the two texts are in their order.
+            objective: `mlm`: hidden words only; `mlm+nsp`: also whether the second text is the true one; `mlm+sop`: also
+                whether the two texts are in their order.
             mlm_probability: Share of the words that are hidden.
             whole_word_masking: Hide all pieces of a word together.
             span_masking: Hide runs of words instead of single ones.
@@ -167,10 +167,15 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         Keys: `bert_input` (ids, 0 on padding), `bert_label` (original ids at targets, else 0), `segment_label` (1 and 2, 0 on
         padding), `is_next` (1: the second text follows the first; not for `mlm`).
         """
-        return self.__getitems__([item])[0]
+        return self._rows([item])[0]
 
     def __getitems__(self, items: Sequence[int]) -> list[dict[str, Tensor]]:
         """Several examples at once, as `DataLoader` asks for them."""
+        if type(self).__getitem__ is not BERTDataset.__getitem__:
+            return [self[item] for item in items]
+        return list(self._rows(items))
+
+    def _rows(self, items: Sequence[int]) -> list[_Row]:
         indices = torch.tensor([self._index(int(item)) for item in items])
         examples = self.examples(indices, int(self._epoch))
         n = len(items)

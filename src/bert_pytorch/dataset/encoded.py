@@ -21,7 +21,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..files import atomic_write
 from .corpus import PairCorpus
-from .encoded_file import TYPES, ArrayWriter, map_array, memory_of, read_array, read_manifest, tensor_of
+from .encoded_file import TYPES, ArrayWriter, map_array, read_array, read_manifest, tensor_of, write_tensor
 from .encoding import Block, Encoder, encode_pairs, id_type
 from .examples import Texts
 from .negatives import Partners
@@ -173,8 +173,10 @@ class TextReader:
     def read(self, lines: Tensor, starts: Tensor, lengths: Tensor) -> Tensor:
         """The ids of the texts of some lines."""
         pairs = [self.corpus[line] for line in lines.tolist()]
-        blocks = encode_pairs(pairs, self.vocab, self.corpus.n_columns)
-        return torch.cat([tensor_of(block.ids) for block in blocks])
+        ids = array(id_type(len(self.vocab)))
+        for block in encode_pairs(pairs, self.vocab, self.corpus.n_columns):
+            ids.extend(block.ids)
+        return tensor_of(ids)
 
 
 class _Facts:
@@ -223,13 +225,13 @@ def write_encoded(
                 file.write(block.ids)
                 lengths.write(block.lengths)
                 hashes, last_hashes = facts.add(block)
-                of_lines.write(memory_of(hashes))
-                of_texts.write(memory_of(last_hashes))
+                write_tensor(of_lines, hashes)
+                write_tensor(of_texts, last_hashes)
         n_tokens, n_lines = int(facts.word_counts.sum()), of_lines.tell() // 8
         offset_type = "int32" if n_tokens < 1 << 31 else "int64"
         with writer.array("offsets", offset_type):
             for offsets in _running_sums(lengths):
-                file.write(memory_of(offsets.to(TYPES[offset_type])))
+                write_tensor(file, offsets.to(TYPES[offset_type]))
         with writer.array("hashes", "int64"):
             of_lines.seek(0)
             shutil.copyfileobj(of_lines, file)
@@ -239,9 +241,9 @@ def write_encoded(
                 partners = Partners.of(torch.frombuffer(mapped, dtype=torch.int64))
             for name, values in partners._asdict().items():
                 with writer.array(name, "int32"):
-                    file.write(memory_of(values))
+                    write_tensor(file, values)
         with writer.array("word_counts", "int64"):
-            file.write(memory_of(facts.word_counts))
+            write_tensor(file, facts.word_counts)
         writer.finish({"n_lines": n_lines, "n_columns": n_columns, "n_tokens": n_tokens, **manifest})
 
 

@@ -128,15 +128,11 @@ def read_array(path: str, manifest: Mapping[str, Any], name: str, starts: Sequen
     return torch.frombuffer(parts, dtype=kind)
 
 
-def memory_of(values: Tensor) -> memoryview:
-    """The bytes of a tensor on the CPU, for writing."""
+def write_tensor(file: BinaryIO, values: Tensor) -> None:
+    """Write the numbers of a tensor on the CPU."""
     values = values.contiguous()
-    n_bytes = values.numel() * values.element_size()
-    if not n_bytes:
-        return memoryview(b"")
-    holder = (ctypes.c_char * n_bytes).from_address(values.data_ptr())
-    holder.tensor = values  # Kept alive as long as its bytes are.
-    return memoryview(holder)
+    if n_bytes := values.numel() * values.element_size():
+        file.write((ctypes.c_char * n_bytes).from_address(values.data_ptr()))
 
 
 def tensor_of(values: array[int]) -> Tensor:

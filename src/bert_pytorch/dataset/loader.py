@@ -128,7 +128,6 @@ class BatchLoader:
             sampler=[(self._epoch, number) for number in range(first, self._n_windows)],
             num_workers=self.n_workers,
             pin_memory=self.pin_memory,
-            collate_fn=_unchanged,
             # Of its own, so that making an iterator takes nothing from the stream that dropout draws from.
             generator=torch.Generator().manual_seed(0),
         )
@@ -186,7 +185,3 @@ class _Windows(Dataset[Window]):
             layout, is_own = take_rows(layout, loader.rank, loader.n_ranks)
             examples = loader.dataset.examples(indices[is_own], epoch)
         return Window(fill_rows(examples, layout), layout.shapes)
-
-
-def _unchanged(window: Window) -> Window:
-    return window

@@ -5,6 +5,7 @@ Shapes: B sequences, L tokens per sequence, D hidden size.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
@@ -74,12 +75,14 @@ class BERT(nn.Module):
             "architecture": self.architecture,
         }
 
-    def forward(self, x: Tensor, segment_info: Tensor) -> Tensor:
+    def forward(self, x: Tensor, segment_info: Tensor, example: Tensor | None = None) -> Tensor:
         """Encode a batch.
 
         Args:
             x: Token ids `[B, L]` int64; id 0 is padding and is never attended to.
             segment_info: Segments `[B, L]` int64: 1 first text, 2 second text, 0 padding.
+            example: For rows that hold several examples: which of its row's a token belongs to `[B, L]` int64, from 1, 0 on
+                padding. Each is encoded as if it stood alone: it attends to itself only, and its positions begin at 0.
 
         Returns:
             `[B, L, D]`, the encoded sequence before any head. Vectors at padding carry no meaning.
@@ -95,15 +98,31 @@ class BERT(nn.Module):
                 f"BERT.forward: sequences of {x.size(1)} tokens, expected at most {self.max_len}; "
                 f"shorten them or build BERT(..., max_len={x.size(1)}) [E-MODEL-LENGTH]"
             )
+        if example is not None:
+            mask, positions_BL = example[:, None, :, None] == example[:, None, None, :], positions_within(example)
+            return self._encode(self.embedding(x, segment_info, positions_BL), mask)
         is_token_BL = x != 0
         # A row of nothing but padding attends to itself: softmax over no key at all would be undefined.
         mask_B11L = (is_token_BL | ~is_token_BL.any(-1, keepdim=True))[:, None, None, :]
         # Without padding the unmasked kernel is faster; the look is free on the CPU and would stall a GPU.
         mask = None if x.device.type == "cpu" and bool(mask_B11L.all()) else mask_B11L
-        hidden_BLD = self.embedding(x, segment_info)
+        return self._encode(self.embedding(x, segment_info), mask)
+
+    def _encode(self, hidden_BLD: Tensor, mask: Tensor | None) -> Tensor:
         for block in self.transformer_blocks:
             hidden_BLD = block(hidden_BLD, mask)
         return hidden_BLD
+
+
+def starts_of(example: Tensor) -> Tensor:
+    """Where a row's examples begin, padding counted as one: booleans `[B, L]`, from the numbers that `BERT.forward` takes."""
+    return example.diff(dim=1, prepend=torch.full_like(example[:, :1], -1)) != 0
+
+
+def positions_within(example: Tensor) -> Tensor:
+    """The place of each token within its example, from 0: `[B, L]` int64."""
+    places_L = torch.arange(example.size(1), device=example.device)
+    return places_L - (places_L * starts_of(example)).cummax(1).values
 
 
 def _check_sizes(config: dict[str, int | float | str]) -> None:

@@ -36,8 +36,9 @@ class BERTEmbedding(nn.Module):
         self.norm = nn.LayerNorm(embed_size, eps=1e-12)
         self.dropout = nn.Dropout(dropout)
 
-    def forward(self, sequence: Tensor, segment_label: Tensor) -> Tensor:
-        """Embed `[B, L]` token ids with their `[B, L]` segments into `[B, L, D]`."""
-        positions_L = torch.arange(sequence.size(1), device=sequence.device)
-        sum_BLD = self.token(sequence) + self.position(positions_L) + self.segment(segment_label)
+    def forward(self, sequence: Tensor, segment_label: Tensor, positions: Tensor | None = None) -> Tensor:
+        """Embed `[B, L]` token ids with their `[B, L]` segments, at positions `[B, L]` or else 0, 1, ..., into `[B, L, D]`."""
+        if positions is None:
+            positions = torch.arange(sequence.size(1), device=sequence.device)
+        sum_BLD = self.token(sequence) + self.position(positions) + self.segment(segment_label)
         return self.dropout(self.norm(sum_BLD))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from .bert import BERT
+from .bert import BERT, starts_of
 from .transformer import init_weights
 
 
@@ -38,7 +38,9 @@ class BERTLM(nn.Module):
         self.next_sentence = NextSentencePrediction(bert.hidden)
         self.mask_lm = MaskedLanguageModel(bert.hidden, bert.embedding.token)
 
-    def forward(self, x: Tensor, segment_label: Tensor, bert_label: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, segment_label: Tensor, bert_label: Tensor | None = None, example: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Predict the next-sentence relation and the masked words.
 
         Args:
@@ -46,12 +48,15 @@ class BERTLM(nn.Module):
             segment_label: Segments `[B, L]`.
             bert_label: Target ids `[B, L]`, 0 where there is no target. When given, words are predicted at the M targets
                 alone, row by row: the projection to V words at every position is most of a training step's work.
+            example: For rows that hold several examples, as in `BERT.forward`; there are then as many next-sentence answers as
+                examples, row by row.
 
         Returns:
             Log-probabilities `[B, 2]` (1 = is next), and `[B, L, V]`, or `[M, V]` when `bert_label` is given.
         """
-        hidden_BLD = self.bert(x, segment_label)
-        next_B2 = self.next_sentence(hidden_BLD)
+        hidden_BLD = self.bert(x, segment_label, example)
+        # Of each example the first token, as a sequence of its own.
+        next_B2 = self.next_sentence(hidden_BLD if example is None else hidden_BLD[starts_of(example) & (x != 0)][:, None])
         if bert_label is None:
             return next_B2, self.mask_lm(hidden_BLD)
         return next_B2, self.mask_lm(hidden_BLD[bert_label != 0])

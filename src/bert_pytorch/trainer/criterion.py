@@ -42,7 +42,7 @@ class Metrics:
     """Sums over a pass, kept on the device until read, so that averages do not depend on the batch size."""
 
     _NAMES = (
-        *("mlm_loss", "mlm_correct", "n_targets", "nsp_loss", "nsp_correct", "n_items"),
+        *("mlm_loss", "mlm_correct", "n_targets", "nsp_loss", "nsp_correct", "n_answers", "n_items"),
         *("real_tokens", "unigram_loss", "unigram_correct"),
     )
 
@@ -59,19 +59,21 @@ class Metrics:
         self._began = time.perf_counter()
 
     @torch.no_grad()
-    def add(self, losses: tuple[Tensor, Tensor], outputs: tuple[Tensor, Tensor], batch: dict[str, Tensor]) -> None:
+    def add(self, losses: tuple[Tensor | None, Tensor], outputs: tuple[Tensor, Tensor], batch: dict[str, Tensor]) -> None:
         """Add one batch.
 
         Args:
-            losses: Mean next-sentence loss and mean masked-word loss.
+            losses: Mean next-sentence loss, None where the batch has no `is_next`, and mean masked-word loss.
             outputs: Log-probabilities `[B, 2]` and `[M, V]`.
-            batch: The four tensors of the batch.
+            batch: The tensors of the batch.
         """
         next_loss, mask_loss = losses
         next_B2, words_MV = outputs
         targets_M = batch["bert_label"][batch["bert_label"] != 0]
-        n_items = batch["is_next"].numel()
-        zero = self._sums.new_zeros(())
+        n_items = next_B2.size(0)
+        zero = next_sum = n_right = self._sums.new_zeros(())
+        if next_loss is not None:
+            next_sum, n_right = next_loss.double() * n_items, (next_B2.argmax(-1) == batch["is_next"]).sum()
         unigram_loss = unigram_correct = zero
         if self._unigram_V is not None:
             unigram_loss = -self._unigram_V[targets_M].double().sum()
@@ -81,8 +83,9 @@ class Metrics:
                 mask_loss.double() * targets_M.numel(),
                 (words_MV.argmax(-1) == targets_M).sum(),
                 zero + targets_M.numel(),
-                next_loss.double() * n_items,
-                (next_B2.argmax(-1) == batch["is_next"]).sum(),
+                next_sum,
+                n_right,
+                zero + (0 if next_loss is None else n_items),
                 zero + n_items,
                 (batch["bert_input"] != 0).sum(),
                 unigram_loss,
@@ -94,16 +97,16 @@ class Metrics:
     def read(self) -> dict[str, float]:
         """Averages so far: losses in nats a target or a pair, accuracies in [0, 1]; NaN where nothing was measured."""
         sums = dict(zip(self._NAMES, self._sums.tolist(), strict=True))
-        n_targets, n_items = sums["n_targets"], sums["n_items"]
-        mlm_loss, nsp_loss = _ratio(sums["mlm_loss"], n_targets), _ratio(sums["nsp_loss"], n_items)
+        n_targets, n_answers = sums["n_targets"], sums["n_answers"]
+        mlm_loss, nsp_loss = _ratio(sums["mlm_loss"], n_targets), _ratio(sums["nsp_loss"], n_answers)
         report = {
-            "loss": nsp_loss + (mlm_loss if n_targets else 0.0),
+            "loss": (nsp_loss if n_answers else 0.0) + (mlm_loss if n_targets else 0.0),
             "mlm_loss": mlm_loss,
             "nsp_loss": nsp_loss,
             "mlm_accuracy": _ratio(sums["mlm_correct"], n_targets),
-            "nsp_accuracy": _ratio(sums["nsp_correct"], n_items),
+            "nsp_accuracy": _ratio(sums["nsp_correct"], n_answers),
             "n_targets": n_targets,
-            "n_items": n_items,
+            "n_items": sums["n_items"],
             "real_tokens": sums["real_tokens"],
             "steps": float(self.n_steps),
             "seconds": time.perf_counter() - self._began,

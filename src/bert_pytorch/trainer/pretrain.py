@@ -5,6 +5,7 @@ Shapes: B sequences, L tokens per sequence, V vocabulary size, M masked tokens i
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ class BERTTrainer:
         bert: The encoder to train; it is used, not copied.
         vocab_size: Length of the vocabulary, equal to the encoder's.
         train_dataloader: Yields dicts with the tensors `bert_input`, `bert_label`, `segment_label` `[B, L]` and `is_next`
-            `[B]`, int64. Any iterable that can be gone through once a pass.
+            `[B]`, int64; see `prepare_batch` for others. Any iterable that can be gone through once a pass.
         test_dataloader: The same for evaluation; None: `test` cannot be called.
         lr: Peak learning rate.
         betas: AdamW's decay rates.
@@ -239,16 +240,20 @@ class BERTTrainer:
 
     def _step(self, batch: dict[str, Tensor], train: bool, metrics: Metrics) -> None:
         """One batch forward and, in training, back and one update."""
-        outputs = self.model(batch["bert_input"], batch["segment_label"], batch["bert_label"])
+        outputs = self.model(batch["bert_input"], batch["segment_label"], batch["bert_label"], batch.get("example"))
         targets_M = batch["bert_label"][batch["bert_label"] != 0]
-        losses = self.criterion(outputs[0], batch["is_next"]), self.criterion(outputs[1], targets_M)
+        mask_loss = loss = self.criterion(outputs[1], targets_M)
+        next_loss = None
+        if "is_next" in batch:
+            next_loss = self.criterion(outputs[0], batch["is_next"])
+            loss = next_loss + mask_loss
         if train:
             self.optim_schedule.zero_grad()
-            (losses[0] + losses[1]).backward()
+            loss.backward()
             if self.max_grad_norm is not None:
                 nn.utils.clip_grad_norm_(self.language_model.parameters(), self.max_grad_norm)
             self.optim_schedule.step_and_update_lr()
-        metrics.add((losses[0].detach(), losses[1].detach()), outputs, batch)
+        metrics.add((None if next_loss is None else next_loss.detach(), mask_loss.detach()), outputs, batch)
 
     def _train_batches(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]]) -> Iterator[Mapping[str, Tensor]]:
         """The batches of a pass that are still to be trained on, after telling the loader which pass it is."""
@@ -284,7 +289,8 @@ class BERTTrainer:
     def _log(self, name: str, epoch: int, n_batches: int | None, metrics: Metrics) -> None:
         report = metrics.read()
         check_finite(report["loss"], epoch, metrics)
-        parts = [f"{key} {report[key]:.4f}" for key in ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy")]
+        names = ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy")
+        parts = [f"{key} {report[key]:.4f}" for key in names if not math.isnan(report[key])]
         speed = f"{report['real_tokens'] / report['seconds']:.0f} tokens/s"
         if self.max_steps is not None:
             n_left = self.max_steps - self.optim_schedule.n_current_steps
