@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from .command import Parser, at_least, between, boolean, run
+from .dataset.corpus import OBJECTIVES
 from .pipeline import build_vocabulary, pretrain
 
 INFINITY = float("inf")
@@ -30,7 +31,7 @@ def bert_parser() -> Parser:
     """The flags of `bert`."""
     parser = Parser(prog="bert", description="Pretrain a BERT on pairs of texts. Ends with one JSON line on stdout.")
     add = parser.add_argument
-    add("-c", "--train_dataset", required=True, metavar="FILE", help="corpus: two texts a line, parted by one tab")
+    add("-c", "--train_dataset", required=True, metavar="FILE", help="corpus: two texts and a tab a line, or encoded")
     add("-t", "--test_dataset", metavar="FILE", help="held-out corpus, evaluated after each epoch")
     add("-v", "--vocab_path", required=True, metavar="FILE", help="vocabulary made by bert-vocab")
     add("-o", "--output_path", required=True, metavar="PATH", help="checkpoints are PATH.ep0, PATH.ep1, ...")
@@ -46,7 +47,7 @@ def bert_parser() -> Parser:
     add("--log_freq", type=positive, default=10, metavar="N", help="steps between two progress lines (10)")
     add("--corpus_lines", type=positive, metavar="N", help="use the first N lines of the train corpus (all)")
     add("--cuda_devices", type=whole, nargs="+", metavar="ID", help="GPU numbers (all)")
-    add("--on_memory", type=boolean, default=True, metavar="BOOL", help="keep texts in memory, else read from file (true)")
+    add("--on_memory", type=boolean, default=True, metavar="BOOL", help="encode once; false: read texts at each use (true)")
     add("--lr", type=between(0, INFINITY, above=True), default=1e-3, metavar="X", help="peak learning rate (0.001)")
     add("--adam_weight_decay", type=between(0, INFINITY), default=0.01, metavar="X", help="decoupled weight decay (0.01)")
     add("--adam_beta1", type=between(0, 1), default=0.9, metavar="X", help="AdamW's first decay rate (0.9)")
@@ -60,6 +61,15 @@ def bert_parser() -> Parser:
     add("--device", choices=("cpu", "cuda", "auto"), default="auto", help="cuda: fail without one (auto)")
     add("--encoding", default="utf-8", metavar="NAME", help="encoding of the corpora (utf-8)")
     add("--skip_bad_lines", action="store_true", help="leave bad lines out and count them")
+    add("--objective", choices=OBJECTIVES, default="mlm+nsp", help="masked words, next sentence, sentence order (mlm+nsp)")
+    share = between(0, 1, above=True)
+    add("--mlm_probability", type=share, default=0.15, metavar="X", help="share of words that are hidden (0.15)")
+    add("--whole_word_masking", action="store_true", help="hide all pieces of a word together")
+    add("--span_masking", action="store_true", help="hide runs of words, 3.8 long on average")
+    add("--tokens_per_batch", type=positive, metavar="N", help="tokens a step, padding included, in place of -b")
+    add("--group_by_length", action="store_true", help="pairs of like length share a step: less padding")
+    add("--packing", action="store_true", help="several pairs share a row: nearly no padding; -b counts rows")
+    add("--cache_dir", metavar="DIR", help="folder for encoded corpora (that of -o)")
     add("--stop_after_epochs", type=positive, metavar="N", help="end after N epochs in all; plan and rate stay those of -e")
     add("--resume_from_checkpoint", "--resume", metavar="last|FILE", help="go on from PATH's last checkpoint, or from FILE")
     return parser

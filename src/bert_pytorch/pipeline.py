@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
+import os
 import math
 import sys
 import time
 import warnings
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from .errors import InputError, UnavailableError, UsageError
 from .files import check_writable
+from .inputs import DATA_SETTINGS, check_data_flags, open_datasets
 
 if TYPE_CHECKING:
     from .dataset import BERTDataset, WordVocab
+    from .dataset.loader import BatchLoader
     from .trainer import BERTTrainer
 
 _LARGE_SHARE_SEEN = 0.2
-_KEPT_SETTINGS = ("seed", "batch_size", "seq_len", "lr", "adam_weight_decay", "adam_beta1", "adam_beta2", "max_grad_norm")
+_BATCH_SETTINGS = ("tokens_per_batch", "group_by_length", "packing")
+_KEPT_SETTINGS = (
+    *("seed", "batch_size", "seq_len", "lr", "adam_weight_decay", "adam_beta1", "adam_beta2", "max_grad_norm"),
+    *(*DATA_SETTINGS, *_BATCH_SETTINGS),
+)
 
 
 def build_vocabulary(args: argparse.Namespace) -> dict[str, object]:
@@ -52,6 +56,7 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
     Everything that can be wrong with files, flags and devices is found before the first step.
     """
     with_cuda = _check_device(args)
+    check_data_flags(args)
     import torch
 
     from .dataset import WordVocab
@@ -63,10 +68,10 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
         resume_from = find_last(args.output_path)
     check_writable(args.output_path)
     vocab = WordVocab.load_vocab(args.vocab_path)
-    dataset, test_dataset = _open_datasets(args, vocab)
-    share_seen = None if test_dataset is None else _share_seen(dataset, test_dataset)
+    dataset, test_dataset = open_datasets(args, vocab)
+    share_seen = None if test_dataset is None else test_dataset.encoded.share_in(dataset.encoded)
     if share_seen is not None and share_seen > _LARGE_SHARE_SEEN:
-        message = f"{share_seen:.0%} of its pairs stand in {args.train_dataset} too: the held-out loss measures memory"
+        message = f"{share_seen:.0%} of its lines stand in {args.train_dataset} too: the held-out loss measures memory"
         warnings.warn(f"{args.test_dataset}: {message}", stacklevel=2)
     torch.manual_seed(args.seed)
     trainer, n_epochs = _make_trainer(args, vocab, dataset, test_dataset, with_cuda)
@@ -120,36 +125,10 @@ def _check_device(args: argparse.Namespace) -> bool:
     return check_device(args.device, args.with_cuda)
 
 
-def _open_datasets(args: argparse.Namespace, vocab: WordVocab) -> tuple[BERTDataset, BERTDataset | None]:
-    from .dataset import BERTDataset
-
-    common = {"encoding": args.encoding, "on_memory": args.on_memory, "seed": args.seed, "skip_bad_lines": args.skip_bad_lines}
-    dataset = BERTDataset(args.train_dataset, vocab, args.seq_len, corpus_lines=args.corpus_lines, **common)
-    test_dataset = BERTDataset(args.test_dataset, vocab, args.seq_len, **common) if args.test_dataset else None
-    for each in filter(None, (dataset, test_dataset)):
-        facts = f"{each.corpus_path}: {len(each)} pairs, {each.n_words} words"
-        counted = f"{each.n_skipped} bad lines left out, {each.n_trimmed} pairs trimmed to {each.seq_len} tokens"
-        print(f"{facts}, {each.n_unknown / each.n_words:.1%} of them <unk>, {counted}", file=sys.stderr)
-    return dataset, test_dataset
-
-
-def _share_seen(dataset: BERTDataset, test_dataset: BERTDataset) -> float:
-    """The share of held-out pairs that stand word for word in the training corpus too: a loss on these measures memory."""
-    held_out = Counter(_words(pair) for pair in test_dataset.corpus)
-    seen = {words for words in map(_words, dataset.corpus) if words in held_out}
-    return sum(held_out[words] for words in seen) / len(test_dataset)
-
-
-def _words(pair: tuple[str, str]) -> tuple[str, str]:
-    return " ".join(pair[0].split()), " ".join(pair[1].split())
-
-
 def _make_trainer(
     args: argparse.Namespace, vocab: WordVocab, dataset: BERTDataset, test_dataset: BERTDataset | None, with_cuda: bool
 ) -> tuple[BERTTrainer, int]:
     """The trainer, and how many passes its plan touches."""
-    import os
-
     from .dataset.loader import BatchLoader
     from .model import BERT
     from .trainer import BERTTrainer
@@ -157,12 +136,12 @@ def _make_trainer(
     n_workers = args.num_workers
     if n_workers is None:
         n_workers = min(5, max(0, (os.cpu_count() or 1) - 1)) if with_cuda else 0
-    train_data = BatchLoader(dataset, args.batch_size, n_workers, shuffle=True, pin_memory=with_cuda)
+    shape = {name: getattr(args, name) for name in _BATCH_SETTINGS}
+    train_data = BatchLoader(dataset, args.batch_size, n_workers, shuffle=True, pin_memory=with_cuda, **shape)
     test_data = None
     if test_dataset is not None:
-        test_data = BatchLoader(test_dataset, args.batch_size, n_workers, shuffle=False, pin_memory=with_cuda)
-    max_steps = args.max_steps or args.epochs * len(train_data)
-    n_epochs = math.ceil(max_steps / len(train_data))
+        test_data = BatchLoader(test_dataset, args.batch_size, n_workers, pin_memory=with_cuda, **shape)
+    max_steps, n_epochs = _plan(train_data, args)
     if args.stop_after_epochs is not None and args.stop_after_epochs > n_epochs:
         message = f"--stop_after_epochs {args.stop_after_epochs} has no effect, the plan has {n_epochs} epochs; leave it out"
         raise UsageError(f"{message} [E-SETTING-CONFLICT]")
@@ -193,10 +172,19 @@ def _make_trainer(
         settings={
             **{name: getattr(args, name) for name in _KEPT_SETTINGS},
             "pairs": len(dataset),
-            "vocab_sha256": hashlib.sha256(json.dumps(vocab.itos).encode()).hexdigest(),
+            "vocab_sha256": vocab.fingerprint,
         },
     )
     return trainer, n_epochs
+
+
+def _plan(train_data: BatchLoader, args: argparse.Namespace) -> tuple[int, int]:
+    """Steps of the whole run, and how many passes it touches; where tokens make up batches, passes differ in steps."""
+    n_epochs = n_steps = 0
+    while n_steps < args.max_steps if args.max_steps else n_epochs < args.epochs:
+        n_steps += train_data.count_batches(n_epochs)
+        n_epochs += 1
+    return args.max_steps or n_steps, n_epochs
 
 
 def _begin(trainer: BERTTrainer, output_path: str, resume_from: str | None) -> int:
@@ -258,8 +246,10 @@ def _print_epoch(epoch: int, train_report: dict[str, float], test_report: dict[s
     if test_report:
         line += (
             f" | held-out loss {test_report['loss']:.4f}, masked words {test_report['mlm_loss']:.4f} nats"
-            f" (unigram {test_report['unigram_loss']:.4f}), next sentence {test_report['nsp_accuracy']:.1%}"
+            f" (unigram {test_report['unigram_loss']:.4f})"
         )
+        if not math.isnan(test_report["nsp_accuracy"]):
+            line += f", next sentence {test_report['nsp_accuracy']:.1%}"
     print(line, file=sys.stderr)
 
 

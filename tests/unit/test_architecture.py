@@ -24,7 +24,7 @@ FLOW = [
     ["dataset.encoded"],
     ["dataset.batching"],
     ["dataset.dataset"],
-    ["dataset.loader"],
+    ["dataset.loader", "dataset.cache"],
     ["model.embedding", "model.attention"],
     ["model.transformer"],
     ["model.bert"],
@@ -32,13 +32,14 @@ FLOW = [
     ["trainer"],
     ["interop"],
     ["command", "config"],
+    ["inputs"],
     ["pipeline"],
     ["cli"],
     ["__main__"],
 ]
 # The name `build` had its place in `dataset.vocab` in bert-pytorch, and is the command of today.
 UPWARD = {("dataset.vocab", "cli")}
-PRINTERS = {"command", "pipeline"}
+PRINTERS = {"command", "pipeline", "inputs", "dataset.cache"}
 
 
 def rank(name):

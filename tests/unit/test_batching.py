@@ -185,7 +185,7 @@ def share_of_padding(loader):
 def test_lengths_and_packing_leave_less_padding(tmp_path):
     dataset = make_dataset(tmp_path / "varied.txt", varied_pairs(), seq_len=29, seed=5)
     shares = {mode: share_of_padding(BatchLoader(dataset, 8, shuffle=True, **MODES[mode])) for mode in MODES}
-    assert shares["plain"] > 0.3
+    assert shares["plain"] > 0.25
     assert shares["lengths"] < 0.12
     assert shares["packed"] < 0.06
 

@@ -10,6 +10,8 @@ from typing import BinaryIO
 from ..errors import InputError, UnreadableError
 from .lines import codec_and_start, read_lines, wrong_byte
 
+OBJECTIVES = ("mlm", "mlm+nsp", "mlm+sop")
+"""What is learnt: masked words, for which single texts are enough, and of pairs also the next sentence or their order."""
 _N_SHOWN = 5
 
 

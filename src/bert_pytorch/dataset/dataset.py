@@ -13,12 +13,12 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ..errors import InputError, UsageError
 from .batching import BatchShape, Layout, cut_batches, fill_rows
-from .corpus import PairCorpus, count_columns
+from .corpus import OBJECTIVES, PairCorpus, count_columns
 from .draws import Draws
 from .encoded import EncodedCorpus, MappedCorpus, TextReader
 from .encoded_file import is_encoded
 from .encoding import encode_pairs
-from .examples import OBJECTIVES, ExampleMaker, Examples, share_room
+from .examples import ExampleMaker, Examples, share_room
 from .masking import MASK_PROBABILITY, N_SPECIALS, Masking
 from .tensor_draws import example_keys
 from .vocab import WordVocab
@@ -89,7 +89,7 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         self.seq_len = seq_len
         self.encoding = encoding
         self.on_memory = on_memory
-        self.corpus_path = corpus_path
+        self.corpus_path = self._source = corpus_path
         self.seed = seed
         self.objective = objective
         options = {"corpus_lines": corpus_lines, "on_memory": on_memory, "skip_bad_lines": skip_bad_lines}
@@ -97,7 +97,7 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         n_markers = self.encoded.n_columns + 1
         if objective != "mlm" and self.encoded.n_columns == 1:
             raise InputError(
-                f"{corpus_path}: holds single texts, {objective} needs pairs; pass --objective mlm [E-DATA-OBJECTIVE]"
+                f"{self._source}: holds single texts, {objective} needs pairs; pass --objective mlm [E-DATA-OBJECTIVE]"
             )
         if seq_len < 2 * n_markers - 1:
             texts = f"{n_markers} markers, {n_markers - 1} word{'s' * (n_markers - 2)}"
@@ -122,6 +122,7 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
                 )
             mapped = MappedCorpus(path, vocab.fingerprint)
             self.n_skipped = mapped.manifest["corpus"]["n_skipped"]
+            self._source = mapped.manifest["corpus"]["path"]
             return None, mapped
         n_columns = count_columns(path, self.encoding) if self.objective == "mlm" else 2
         corpus = PairCorpus(path, self.encoding, corpus_lines, on_memory, skip_bad_lines, n_columns)
@@ -134,14 +135,12 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         self.n_words, self.n_unknown = sum(self.word_counts), self.word_counts[self.vocab.unk_index]
         self.word_counts[:N_SPECIALS] = [0] * N_SPECIALS
         if self.n_unknown == self.n_words:
-            raise InputError(
-                f"{self.corpus_path}: no word of it is in the vocabulary; build one from this corpus [E-DATA-VOCAB]"
-            )
+            raise InputError(f"{self._source}: no word of it is in the vocabulary; build one from this corpus [E-DATA-VOCAB]")
         self.n_trimmed = self.encoded.n_longer_than(self.seq_len - self.encoded.n_columns - 1)
         if self.n_trimmed > _LARGE_SHARE_TRIMMED * len(self):
             kind = "pairs" if self.encoded.n_columns == 2 else "texts"
             share = f"{self.n_trimmed} of {len(self)} {kind} are longer than seq_len {self.seq_len} and are trimmed"
-            warnings.warn(f"{self.corpus_path}: {share}; a larger seq_len keeps more of them", stacklevel=3)
+            warnings.warn(f"{self._source}: {share}; a larger seq_len keeps more of them", stacklevel=3)
 
     @property
     def lines(self) -> list[list[str]] | None:

@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, BinaryIO, Protocol
 
@@ -37,7 +37,6 @@ class EncodedCorpus:
         n_columns: Texts a line.
         arrays: All of it, as `encoded_file` names them.
         offsets: Where each text begins in the ids, and the end of the last, `[N * c + 1]`.
-        hashes: A hash of each line's ids, `[N]`.
         partners: Draws second texts; None for single texts.
         word_counts: Occurrences by id, `[V]`.
     """
@@ -53,12 +52,17 @@ class EncodedCorpus:
         self.n_columns = n_columns
         self.arrays = dict(arrays)
         self.reader = reader
-        self.offsets, self.hashes, self.word_counts = arrays["offsets"], arrays["hashes"], arrays["word_counts"]
+        self.offsets, self.word_counts = arrays["offsets"], arrays["word_counts"]
         self.partners = Partners(*(arrays[name] for name in Partners._fields)) if n_columns == 2 else None
 
     def __len__(self) -> int:
         """Count the lines."""
-        return self.hashes.numel()
+        return (self.offsets.numel() - 1) // self.n_columns
+
+    @property
+    def hashes(self) -> Tensor:
+        """A hash of each line's ids, `[N]` int64: equal ids, equal hash."""
+        return self.arrays["hashes"]
 
     def fetch(self, lines: Tensor) -> Texts:
         """The texts of some lines."""
@@ -69,6 +73,15 @@ class EncodedCorpus:
             return Texts(self.arrays["ids"], starts_nc, lengths_nc)
         ids = self.reader.read(lines, starts_nc, lengths_nc)
         return Texts(ids, lengths_nc.flatten().cumsum(0).view_as(lengths_nc) - lengths_nc, lengths_nc)
+
+    def share_in(self, other: EncodedCorpus) -> float:
+        """The share of lines whose ids are those of a line of another corpus too."""
+        known, counts = self.hashes.unique(return_counts=True)
+        is_there = torch.zeros_like(known, dtype=torch.bool)
+        for hashes in other.hashes.split(_AT_ONCE):
+            places = torch.searchsorted(known, hashes).clamp_(max=known.numel() - 1)
+            is_there[places[known[places] == hashes]] = True
+        return int(counts[is_there].sum()) / len(self)
 
     def n_longer_than(self, n_words: int) -> int:
         """How many lines have more words than this."""
@@ -131,7 +144,7 @@ class MappedCorpus(EncodedCorpus):
                 f"{path}: was encoded with another vocabulary, of {self.manifest['vocab']['size']} ids; "
                 "encode the corpus with this one, or pass the one it belongs to [E-ENCODED-VOCAB]"
             )
-        names = set(self.manifest["arrays"])
+        names = set(self.manifest["arrays"]) - {"hashes"}
         reader = None
         if _address_space_is_limited():
             # Mapped pages count against such a limit, read or not, and the ids are by far the most: they are read when needed.
@@ -139,6 +152,11 @@ class MappedCorpus(EncodedCorpus):
             reader = _FileReader(self.path, self.manifest)
         arrays = {name: map_array(self.path, self.manifest, name) for name in names}
         super().__init__(arrays, self.manifest["n_columns"], reader)
+
+    @property
+    def hashes(self) -> Tensor:
+        """A hash of each line's ids, `[N]` int64; mapped when asked for."""
+        return map_array(self.path, self.manifest, "hashes")
 
     def __reduce__(self) -> tuple[object, ...]:
         """Another process maps the file again, instead of taking a copy of it."""
@@ -201,7 +219,11 @@ class _Facts:
 
 
 def write_encoded(
-    path: str | os.PathLike[str], blocks: Iterable[Block], n_ids: int, n_columns: int, manifest: Mapping[str, Any]
+    path: str | os.PathLike[str],
+    blocks: Iterable[Block],
+    n_ids: int,
+    n_columns: int,
+    describe: Callable[[], Mapping[str, object]],
 ) -> None:
     """Write encoded lines to a file, in memory that does not grow with the ids.
 
@@ -210,7 +232,7 @@ def write_encoded(
         blocks: The lines.
         n_ids: Vocabulary size.
         n_columns: Texts a line.
-        manifest: What the manifest is to say beside what is told here: `vocab` and `corpus`.
+        describe: Called after the last line; what the manifest is to say beside the counts: `vocab` and `corpus`.
 
     Raises:
         SaveError: The file cannot be written.
@@ -244,7 +266,7 @@ def write_encoded(
                     write_tensor(file, values)
         with writer.array("word_counts", "int64"):
             write_tensor(file, facts.word_counts)
-        writer.finish({"n_lines": n_lines, "n_columns": n_columns, "n_tokens": n_tokens, **manifest})
+        writer.finish({"n_lines": n_lines, "n_columns": n_columns, "n_tokens": n_tokens, **describe()})
 
 
 def _running_sums(lengths: BinaryIO) -> Iterator[Tensor]:

@@ -26,6 +26,13 @@ class Encoder(Protocol):
     """What a vocabulary offers to encode with."""
 
     unk_index: int
+    encodes_in_threads: bool
+    """Whether it keeps all cores busy by itself; it is then not to be shared with forked processes."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for vocabularies that encode alike."""
+        ...
 
     def __len__(self) -> int:
         """Count the ids."""
@@ -67,7 +74,8 @@ def encode_file(
         encoding: Name of a Python codec.
         n_columns: Texts a line.
         corpus_lines: Encode the first this many lines; None: all.
-        n_processes: How many encode; None: one a core, for large files in an encoding whose line feed is one byte.
+        n_processes: How many encode; None: one a core, for large files. An encoding whose line feed is more than one byte, and
+            a vocabulary that uses threads, take one.
 
     Raises:
         InputError: The file cannot be read.
@@ -77,7 +85,7 @@ def encode_file(
     is_plain = "\n".encode(codec) == b"\n"
     if n_processes is None:
         n_processes = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    can_fork = "fork" in multiprocessing.get_all_start_methods()
+    can_fork = "fork" in multiprocessing.get_all_start_methods() and not vocab.encodes_in_threads
     with progress_bar(path, "encoding") as bar:
         if is_plain and corpus_lines is None and n_processes > 1 and can_fork and size >= _LEAST_SHARED_BYTES:
             blocks = _encode_in_processes(path, start, vocab, codec, n_columns, n_processes)
@@ -118,9 +126,8 @@ def encode_pairs(pairs: Iterable[Sequence[str]], vocab: Encoder, n_columns: int)
         yield _encode_texts(texts, vocab, len(some), 0, [])
 
 
-def gather_faults(path: str, blocks: Iterable[Block], corpus_lines: int | None, skip_bad_lines: bool) -> Iterator[Block]:
-    """Pass blocks on; at the end refuse the file if it has bad lines, no good one, or too few; see `Faults.check`."""
-    faults = Faults(path)
+def gather_faults(faults: Faults, blocks: Iterable[Block], corpus_lines: int | None, skip_bad_lines: bool) -> Iterator[Block]:
+    """Pass blocks on and note their faults; at the end refuse the file if it is to be, see `Faults.check`."""
     n_lines = 0
     for block in blocks:
         for number, message in block.faults:

@@ -14,7 +14,6 @@ from .masking import Masking
 from .negatives import Partners
 from .tensor_draws import draw, example_keys, is_below, text_hashes
 
-OBJECTIVES = ("mlm", "mlm+nsp", "mlm+sop")
 _N_TRIES = 64
 """Partners drawn for a "not next" example; a further one is drawn when trimming makes one look like the true one."""
 
@@ -102,7 +101,7 @@ class ExampleMaker:
             masking: Hides words.
             seq_len: Most tokens of an example, markers included.
             seed: Decides every draw.
-            objective: One of `OBJECTIVES`.
+            objective: One of `corpus.OBJECTIVES`.
         """
         self.corpus = corpus
         self.partners = partners

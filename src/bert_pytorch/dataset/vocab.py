@@ -69,6 +69,7 @@ class Vocab(TorchVocab):
     """A vocabulary whose ids 0-4 are `<pad> <unk> <eos> <sos> <mask>`."""
 
     pad_index, unk_index, eos_index, sos_index, mask_index = range(len(SPECIALS))
+    encodes_in_threads = False
 
     def __init__(self, counter: Counter[str], max_size: int | None = None, min_freq: int = 1) -> None:
         """Number the words after the five specials."""
