@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from .errors import SaveError
+from .errors import SaveError, UserError
 
 
 @contextmanager
@@ -41,6 +41,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         os.replace(temporary, final)
         temporary = None
         _sync_folder(final.parent)
+    except UserError:
+        # Not a fault of this file, but what the block itself has to say.
+        raise
     except OSError as error:
         raise _save_error(path, error) from error
     finally:

@@ -1,5 +1,6 @@
 """Small corpora, batches, models and trainers. Sizes are different primes, so that swapped dimensions cannot pass."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -71,6 +72,14 @@ def make_trainer(train_data=None, test_data=None, dropout=0.1, seed=0, vocab_siz
     trainer = BERTTrainer(bert, vocab_size, train_data, test_data, with_cuda=False, **options)
     torch.manual_seed(seed + 1)
     return trainer
+
+
+def load_script(skill, name):
+    """A script of a skill as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "skills" / skill / "scripts" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def same_tensors(one, other):

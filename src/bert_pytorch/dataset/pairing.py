@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+from ..errors import InputError
 from .draws import Draws
 from .sources import Tally
 
@@ -33,6 +34,9 @@ def corpus_lines(
 
     Yields:
         The number of the document among those that have lines, from 0, and `A<TAB>B` or a single text.
+
+    Raises:
+        InputError: There is not one line.
     """
     number = 0
     for index, document in enumerate(documents):
@@ -49,6 +53,21 @@ def corpus_lines(
             yield number, line
         tally.dropped_documents += is_empty
         number += not is_empty
+    if not number:
+        raise InputError(f"input: no {'text' if single else 'pair of texts'}, got {_why_none(tally)} [E-PAIRS-NONE]")
+
+
+def _why_none(tally: Tally) -> str:
+    if not tally.lines:
+        return "an empty input; name another"
+    if tally.skipped_lines and not tally.documents:
+        return f"{tally.lines} lines of which {tally.skipped_lines} are bad; run without --skip_bad_lines to see the first"
+    if tally.lines_without_session and not tally.documents:
+        return f"{tally.lines} lines without a session; mend the pattern --session"
+    if not tally.sentences:
+        return f"{tally.lines} lines without a sentence or a whole k-mer; name another input, or its --format"
+    advice = "pass --split_sentences, --target_len or --single, and see that blank lines stand between documents only"
+    return f"{tally.documents} documents of at most one sentence each; {advice}"
 
 
 def _pieces(sentences: Iterable[str], longest: int, tally: Tally) -> Iterator[tuple[str, int]]:

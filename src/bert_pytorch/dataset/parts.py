@@ -29,9 +29,9 @@ class Split:
         """Set the shares.
 
         Args:
-            valid_share, test_share: Share of the documents held out, from 0 to 0.5 together: in each run of `round(1 / share)`
-                documents that follow each other one is drawn, in the first run among its first two, so that few documents
-                have a held-out one too. The valid part is drawn from what the test part leaves.
+            valid_share: Share of the documents in the valid part: in each run of `round(1 / share)` documents that follow each
+                other one is drawn, in the first run among its first two, so that few documents have a held-out one too.
+            test_share: The same for the test part, from which nothing is drawn for the valid part; both together below 0.5.
             seed: Decides which.
         """
         self.seed = seed
@@ -82,7 +82,8 @@ class Part:
 def write_parts(prefix: str, lines: Iterable[tuple[int, str]], split: Split, drop_seen: bool = False) -> dict[str, Part]:
     """Write `PREFIX.train.txt` and what else is asked for; each file gets its name only when all are whole and on disk.
 
-    Memory grows with the held-out lines, 16 bytes each: the train part is read again to find those that it has too.
+    Memory grows with the held-out lines, some 60 bytes each: the train part is read again to find those that it has too. Lines
+    are told apart by 64 bits of hash.
 
     Args:
         prefix: The beginning of the files' names.
@@ -104,9 +105,8 @@ def write_parts(prefix: str, lines: Iterable[tuple[int, str]], split: Split, dro
     with ExitStack() as stack:
         files = {name: stack.enter_context(atomic_write(part.path)) for name, part in parts.items()}
         _write_lines(lines, split, parts, files)
-        if any(part.lines for part in parts.values()):
-            _look_for_seen(parts, files, drop_seen)
-            _refuse_empty(parts)
+        _look_for_seen(parts, files, drop_seen)
+        _refuse_empty(parts)
         for file in files.values():
             file.flush()
             os.fsync(file.fileno())
@@ -131,7 +131,7 @@ def _write_lines(lines: Iterable[tuple[int, str]], split: Split, parts: dict[str
 def _look_for_seen(parts: dict[str, Part], files: dict[str, BinaryIO], drop_seen: bool) -> None:
     """Count the held-out lines that train has too, and drop them where that is asked for."""
     held_out = [name for name in parts if name != "train"]
-    wanted = array("q", sorted({value for name in held_out for value in parts[name].hashes}))
+    wanted = array("q", sorted(value for name in held_out for value in parts[name].hashes))
     found = bytearray(len(wanted))
     # Most lines of train are told from the held-out ones by one look at this table.
     mask = (1 << max(10, (8 * len(wanted)).bit_length())) - 1

@@ -12,14 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 from ..errors import InputError, UnreadableError
 from ..extras import import_extra
 from .lines import N_MARK_BYTES, codec_of_head, split_lines, wrong_byte
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 STDIN = "-"
 COMPRESSIONS = ("gz", "zst")
@@ -152,15 +149,15 @@ class _Chunks(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: WriteableBuffer) -> int:
+    def readinto(self, buffer: object) -> int:
         while not self._rest:
             chunk = next(self._chunks, None)
             if chunk is None:
                 return 0
             self._rest = memoryview(chunk)
-        target = memoryview(buffer)
-        n = min(len(target), len(self._rest))
-        target[:n], self._rest = self._rest[:n], self._rest[n:]
+        assert isinstance(buffer, memoryview | bytearray)
+        n = min(len(buffer), len(self._rest))
+        buffer[:n], self._rest = self._rest[:n], self._rest[n:]
         return n
 
 
