@@ -9,9 +9,11 @@ from pathlib import Path
 import torch
 
 from bert_pytorch import BERT, BERTDataset, BERTTrainer, WordVocab
+from bert_pytorch.dataset.corpus import PairCorpus
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
+SHARED = ROOT.parent / "shared" / "data"
 LIBRARY = SOURCE / "bert_pytorch"
 SCRIPTS = sorted([*ROOT.glob("scripts/*.py"), *ROOT.glob("skills/*/scripts/*.py")])
 
@@ -80,6 +82,14 @@ def load_script(skill, name):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def read_part(path, single=False):
+    """The pairs that the library reads from a file, without one bad line."""
+    if single:
+        with open(path, encoding="utf-8", newline="\n") as file:
+            return [line.removesuffix("\n") for line in file]
+    return list(PairCorpus(path))
 
 
 def same_tensors(one, other):
