@@ -62,7 +62,7 @@ def test_help_needs_no_package_and_no_second(script, bundle):
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
 def test_wrong_usage_is_2_with_json(script, bundle, tmp_path):
-    done = run(bundle / script, "--jsom", folder=tmp_path, interpreter=BARE)
+    done = run(bundle / script, *REQUIRED.get(script.name, ()), "--jsom", folder=tmp_path, interpreter=BARE)
     assert done.returncode == 2
     assert closing(done) == {"ok": False, "error": "unknown argument --jsom; did you mean --json?", "code": "E-USAGE"}
     assert "Traceback" not in done.stderr

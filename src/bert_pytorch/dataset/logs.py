@@ -11,26 +11,31 @@ from .sources import Tally
 MASK = "<[A-Z][A-Z0-9_]*>"
 """Pattern of what stands for a variable."""
 MAX_HELD_LINES = 1_000_000
-_MONTH_DAY = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s{1,2}\d{1,2}"
-_CLOCK = r"\d{2}:\d{2}:\d{2}(?:[.,]\d+)?"
-_ZONE = r"(?:Z\b| ?[+-]\d{2}:?\d{2})"
+_CLOCK = r"[0-9]:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?"
+_ZONE = r"(?:Z\b| ?[+-][0-9]{2}:?[0-9]{2})"
 _HEX = "[0-9A-Fa-f]"
-_GROUPS = rf"(?:{_HEX}{{1,4}}(?::{_HEX}{{1,4}}){{0,6}})?"
-# In this order: what an earlier pattern took is gone for the later ones, and the last takes every digit that is left.
+_GROUP = f"{_HEX}{{1,4}}"
+# Each pattern begins with a set of characters, and only then looks back at what stands before: `re` then skips to the next
+# character of the set, which took 40 % of the time. What an earlier pattern took is gone for the later ones.
+_NO_WORD_BEFORE, _NO_WORD_AFTER = r"(?<![\w:].)", r"(?![\w:])"
+_NO_LETTER_BEFORE, _NO_LETTER_AFTER = "(?<![A-Za-z0-9].)", "(?![A-Za-z0-9])"
+_ISO_DATE = r"[0-9]{3}[-/.][0-9]{2}[-/.][0-9]{2}"
+_ISO_TIME = rf"[T -][0-9]{{2}}[:.][0-9]{{2}}[:.][0-9]{{2}}(?:[.,][0-9]+)?{_ZONE}?"
+_SLASH_TIME = rf"[0-9]/(?:[0-9]{{2}}|[A-Z][a-z]{{2}})/[0-9]{{2}}(?:[0-9]{{2}})?[: ][0-9]{_CLOCK}{_ZONE}?"
+_MAC = f"{_HEX}(?:[:-]{_HEX}{{2}}){{5}}"
+_IPV6 = f"{_HEX}{{0,3}}(?:(?::{_GROUP}){{7}}|(?::{_GROUP}){{0,6}}::(?:{_GROUP}(?::{_GROUP}){{0,5}})?)"
 _MASKS = (
-    ("TIME", rf"\d{{4}}[-/.]\d{{2}}[-/.]\d{{2}}(?:[T -]\d{{2}}[:.]\d{{2}}[:.]\d{{2}}(?:[.,]\d+)?{_ZONE}?)?"),
-    ("TIME", rf"\d{{2}}/(?:\d{{2}}|[A-Z][a-z]{{2}})/(?:\d{{4}}|\d{{2}})[: ]{_CLOCK}{_ZONE}?"),
-    ("TIME", rf"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?{_MONTH_DAY},? {_CLOCK}(?: \d{{4}})?"),
-    ("TIME", r"^\d{6}(?:\d{2})?[ -]\d{6}\b"),
-    ("TIME", rf"(?<![\w:]){_CLOCK}(?![\w:])"),
-    ("ID", rf"(?<!\w){_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}(?!\w)"),
-    ("ADDRESS", rf"(?<![\w:])(?:{_HEX}{{2}}[:-]){{5}}{_HEX}{{2}}(?![\w:])"),
-    ("ADDRESS", rf"(?<![\w:])(?:{_HEX}{{1,4}}:){{7}}{_HEX}{{1,4}}(?![\w:])"),
-    ("ADDRESS", rf"(?<![\w:])(?=:*{_HEX}){_GROUPS}::{_GROUPS}(?![\w:])"),
-    ("ADDRESS", r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\d)(?::\d{1,5})?"),
-    ("HEX", rf"(?<![A-Za-z0-9])0[xX]{_HEX}+(?![A-Za-z0-9])"),
-    ("HEX", rf"(?<![A-Za-z0-9])(?={_HEX}*[0-9])(?={_HEX}*[A-Fa-f]){_HEX}{{8,}}(?![A-Za-z0-9])"),
-    ("NUM", r"(?:(?<![A-Za-z0-9])[-+])?\d+(?:[.,]\d+)*"),
+    ("TIME", rf"[A-Z][a-z]{{2}}(?:,? [A-Z][a-z]{{2}})? {{1,2}}[0-9]{{1,2}},? [0-9]{_CLOCK}(?: [0-9]{{4}})?"),
+    ("TIME", rf"[0-9](?:{_ISO_DATE}(?:{_ISO_TIME})?|{_SLASH_TIME}|{_NO_WORD_BEFORE}{_CLOCK}{_NO_WORD_AFTER})"),
+    ("TIME", r"^[0-9]{6}(?:[0-9]{2})?[ -][0-9]{6}\b"),
+    ("ID", rf"{_HEX}{_NO_WORD_BEFORE}{_HEX}{{7}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}{_NO_WORD_AFTER}"),
+    ("ADDRESS", rf"{_HEX}{_NO_WORD_BEFORE}(?:{_MAC}|{_IPV6}){_NO_WORD_AFTER}"),
+    ("ADDRESS", rf":{_NO_WORD_BEFORE}:{_GROUP}(?::{_GROUP}){{0,6}}{_NO_WORD_AFTER}"),
+    ("ADDRESS", r"[0-9](?<![\w.].)[0-9]{0,2}(?:\.[0-9]{1,3}){3}(?!\.?[0-9])(?::[0-9]{1,5})?"),
+    ("HEX", rf"0{_NO_LETTER_BEFORE}[xX]{_HEX}+{_NO_LETTER_AFTER}"),
+    ("HEX", rf"[0-9]{_NO_LETTER_BEFORE}(?={_HEX}*[A-Fa-f]){_HEX}{{7,}}{_NO_LETTER_AFTER}"),
+    ("HEX", rf"[A-Fa-f]{_NO_LETTER_BEFORE}(?={_HEX}*[0-9]){_HEX}{{7,}}{_NO_LETTER_AFTER}"),
+    ("NUM", rf"[-+\d](?:(?<=\d)|{_NO_LETTER_BEFORE}(?=\d))\d*(?:[.,]\d+)*"),
 )
 
 

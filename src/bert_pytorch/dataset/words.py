@@ -12,7 +12,7 @@ from .sources import Tally
 
 # The mark of byte order is no character of a text; at the start of a file it would be taken for the mark it is.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\ufeff]+")
-_ASCII_PARTS = re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9\s]")
+_ASCII_PARTS = r"[A-Za-z0-9]+|[^A-Za-z0-9\s]"
 _JOINERS = "\u200c\u200d"
 _EMOJI_EXTENSIONS = "\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f"
 _FLAG_LETTERS = "\U0001f1e6-\U0001f1ff"
@@ -48,7 +48,7 @@ def word_former(
     kept = f"{keep}|" if keep else ""
     parts = re.compile(kept + (_cluster() if characters else f"[^{_no_word_characters()}]+|{_cluster()}"))
     # Most lines of most corpora are ASCII, where the short pattern finds the same.
-    quick = parts if keep or characters else _ASCII_PARTS
+    quick = parts if characters else re.compile(kept + _ASCII_PARTS)
 
     def form(text: str) -> str:
         pattern = quick if text.isascii() else parts
