@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from .errors import SaveError
+from .errors import SaveError, UserError
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         path: The final name. Its folder is made when missing. What stands there stays whole until the rename.
 
     Yields:
-        A binary file to write to.
+        A binary file to write to and to read back.
 
     Raises:
         SaveError: The folder or the file cannot be written, or the disk is full. The temporary file is removed.
@@ -33,7 +33,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         _refuse_what_is_no_file(path)
         final.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent)
-        with os.fdopen(descriptor, "wb") as file:
+        with os.fdopen(descriptor, "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -41,6 +41,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         os.replace(temporary, final)
         temporary = None
         _sync_folder(final.parent)
+    except UserError:
+        # Not a fault of this file, but what the block itself has to say.
+        raise
     except OSError as error:
         raise _save_error(path, error) from error
     finally:

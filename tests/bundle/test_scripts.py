@@ -19,6 +19,8 @@ PREAMBLE = (
 )
 BARE = [sys.executable, "-I", "-S"]
 """This interpreter without any installed package: neither torch nor tqdm."""
+REQUIRED = {"make_pairs.py": ("--input", "bert-smoke/corpus.txt", "--output", "bert-smoke/pairs")}
+"""Flags that a script does not go without."""
 
 
 def run(script, *arguments, folder, interpreter=(sys.executable,)):
@@ -60,7 +62,7 @@ def test_help_needs_no_package_and_no_second(script, bundle):
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
 def test_wrong_usage_is_2_with_json(script, bundle, tmp_path):
-    done = run(bundle / script, "--jsom", folder=tmp_path, interpreter=BARE)
+    done = run(bundle / script, *REQUIRED.get(script.name, ()), "--jsom", folder=tmp_path, interpreter=BARE)
     assert done.returncode == 2
     assert closing(done) == {"ok": False, "error": "unknown argument --jsom; did you mean --json?", "code": "E-USAGE"}
     assert "Traceback" not in done.stderr
@@ -71,7 +73,7 @@ def test_wrong_usage_is_2_with_json(script, bundle, tmp_path):
 def test_missing_packages_are_3_with_the_install_line(script, bundle, tmp_path):
     (tmp_path / "bert-smoke").mkdir()
     (tmp_path / "bert-smoke" / "corpus.txt").write_text("a b\tc d\n")
-    done = run(bundle / script, folder=tmp_path, interpreter=BARE)
+    done = run(bundle / script, *REQUIRED.get(script.name, ()), folder=tmp_path, interpreter=BARE)
     assert done.returncode == 3
     assert closing(done)["code"] == "E-DEPENDENCY"
     assert "python -m pip install torch tqdm pyyaml" in done.stderr

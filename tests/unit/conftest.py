@@ -1,9 +1,11 @@
 """What all unit tests share: one thread, so that sums have one order; and the examples as fixtures."""
 
+import json
+
 import pytest
 import torch
 
-from .examples import make_batches, make_trainer
+from .examples import load_script, make_batches, make_trainer, read_part
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -29,3 +31,37 @@ def trained():
 @pytest.fixture
 def saved(trained, tmp_path):
     return trained.save(0, str(tmp_path / "model"))
+
+
+@pytest.fixture
+def make_pairs(tmp_path, capsys):
+    """Runs the script in this process on a file of these bytes; gives the closing JSON, and its pairs when it ended well."""
+    script = load_script("data-preparation", "make_pairs")
+
+    def run(content, *flags, name="input.txt"):
+        paths = [str(tmp_path / name)]
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+        for old in tmp_path.glob("out*"):
+            old.unlink()
+        capsys.readouterr()
+        try:
+            status = script.main(["--input", *paths, "--output", str(tmp_path / "out"), *flags])
+        except SystemExit as end:
+            status = end.code
+        out, err = capsys.readouterr()
+        report = json.loads(out.splitlines()[-1])
+        assert (status == 0) is report["ok"]
+        assert len(out) <= 2000 + len(out.splitlines()[-1])
+        assert out.isascii()
+        assert "Traceback" not in err
+        report["status"], report["warnings"] = status, err
+        if report["ok"]:
+            report["by_part"] = {name: read_part(path, "--single" in flags) for name, path in report["outputs"].items()}
+            report["lines_made"] = [line for lines in report["by_part"].values() for line in lines]
+            assert report["pairs"] == len(report["lines_made"])
+        else:
+            assert not list(tmp_path.glob("out*"))
+            assert not list(tmp_path.glob(".*"))
+        return report
+
+    return run

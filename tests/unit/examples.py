@@ -1,5 +1,6 @@
 """Small corpora, batches, models and trainers. Sizes are different primes, so that swapped dimensions cannot pass."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -8,9 +9,11 @@ from pathlib import Path
 import torch
 
 from bert_pytorch import BERT, BERTDataset, BERTTrainer, WordVocab
+from bert_pytorch.dataset.corpus import PairCorpus
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
+SHARED = ROOT.parent / "shared" / "data"
 LIBRARY = SOURCE / "bert_pytorch"
 SCRIPTS = sorted([*ROOT.glob("scripts/*.py"), *ROOT.glob("skills/*/scripts/*.py")])
 
@@ -71,6 +74,22 @@ def make_trainer(train_data=None, test_data=None, dropout=0.1, seed=0, vocab_siz
     trainer = BERTTrainer(bert, vocab_size, train_data, test_data, with_cuda=False, **options)
     torch.manual_seed(seed + 1)
     return trainer
+
+
+def load_script(skill, name):
+    """A script of a skill as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "skills" / skill / "scripts" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def read_part(path, single=False):
+    """The pairs that the library reads from a file, without one bad line."""
+    if single:
+        with open(path, encoding="utf-8", newline="\n") as file:
+            return [line.removesuffix("\n") for line in file]
+    return list(PairCorpus(path))
 
 
 def same_tensors(one, other):

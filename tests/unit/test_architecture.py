@@ -13,8 +13,12 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MOD
 # Data flows down this list; a module imports only what stands above it. Parts on one line do not import each other.
 FLOW = [
     ["errors"],
-    ["files"],
+    ["files", "extras"],
     ["dataset.draws", "dataset.lines"],
+    ["dataset.sources"],
+    ["dataset.layout", "dataset.words", "dataset.logs", "dataset.sentences", "dataset.pairing", "dataset.parts"],
+    ["dataset.records"],
+    ["dataset.documents"],
     ["dataset.corpus", "dataset.vocab_file"],
     ["dataset.vocab", "dataset.tokenizer"],
     ["dataset.tensor_draws"],

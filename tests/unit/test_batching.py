@@ -187,7 +187,7 @@ def test_lengths_and_packing_leave_less_padding(tmp_path):
     shares = {mode: share_of_padding(BatchLoader(dataset, 8, shuffle=True, **MODES[mode])) for mode in MODES}
     assert shares["plain"] > 0.25
     assert shares["lengths"] < 0.12
-    assert shares["packed"] < 0.06
+    assert shares["packed"] < 0.08
 
 
 def test_rows_of_like_length_come_in_mixed_order(varied):

@@ -3,7 +3,6 @@
 import argparse
 import ast
 import contextlib
-import importlib.util
 import io
 import json
 import os
@@ -22,7 +21,18 @@ from bert_pytorch.dataset.vocab import Vocab
 from bert_pytorch.errors import InputError, SaveError, TrainingError, UnavailableError, UserError
 from bert_pytorch.trainer import load_checkpoint
 
-from .examples import LIBRARY, ROOT, SCRIPTS, V, make_batch, make_bert, make_trainer, make_vocab, story_pairs, write_pairs
+from .examples import (
+    LIBRARY,
+    SCRIPTS,
+    V,
+    load_script,
+    make_batch,
+    make_bert,
+    make_trainer,
+    make_vocab,
+    story_pairs,
+    write_pairs,
+)
 
 CODE = re.compile(r"E-[A-Z]+(?:-[A-Z0-9]+)*")
 SMALL = "-c corpus.txt -v vocab.json -o model -hs 8 -l 1 -a 2 -s 13 -b 4 --device cpu".split()
@@ -131,23 +141,15 @@ def nothing_left():
     command(train, *SMALL, "-e", "1", "--resume", "last")
 
 
-def smoke_script():
-    script = ROOT / "skills" / "training" / "scripts" / "train_smoke.py"
-    spec = importlib.util.spec_from_file_location("train_smoke", script)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def smoke_with_three_pairs():
     write_pairs("corpus.txt", story_pairs(3))
-    smoke_script().split_corpus(argparse.Namespace(corpus="corpus.txt"), Path("."))
+    load_script("training", "train_smoke").split_corpus(argparse.Namespace(corpus="corpus.txt"), Path("."))
 
 
 def smoke_with_a_foreign_vocabulary():
     write_pairs("corpus.txt", story_pairs())
     WordVocab(["other words"]).save_vocab("vocab.json")
-    smoke_script().open_vocab(Path("corpus.txt"), Path("vocab.json"))
+    load_script("training", "train_smoke").open_vocab(Path("corpus.txt"), Path("vocab.json"))
 
 
 def broken_weights():
@@ -160,6 +162,12 @@ def broken_weights():
 def no_words():
     write("corpus.txt", b"once\tonly\n")
     command(build_vocab, "-c", "corpus.txt", "-o", "vocab.json", "-m", "2")
+
+
+def make_pairs(content, *flags):
+    """Run the script on one file."""
+    write("documents.txt", content)
+    command(load_script("data-preparation", "make_pairs").main, "--input", "documents.txt", "--output", "pairs", *flags)
 
 
 def no_checkpoint():
@@ -200,6 +208,10 @@ PROVOKE = {
     "E-MODEL-SHAPE": lambda: make_bert()(torch.ones(2, 5), torch.ones(2, 3)),
     "E-MODEL-SIZE": lambda: BERT(V, 6, 0, 3),
     "E-MODEL-VOCAB": lambda: BERTLM(make_bert(), V + 1),
+    "E-PAIRS-COLUMN": lambda: make_pairs(b"a,b\nc,d\n", "--format", "csv", "--columns", "z"),
+    "E-PAIRS-NONE": lambda: make_pairs(b"one\n\ntwo\n"),
+    "E-PAIRS-PARTS": lambda: make_pairs(b"one\ntwo\nthree\n"),
+    "E-PAIRS-RECORD": lambda: make_pairs(b"{\n", "--format", "jsonl"),
     "E-RESUME-DONE": nothing_left,
     "E-RESUME-EPOCH": another_pass,
     "E-RESUME-MODEL": another_model,

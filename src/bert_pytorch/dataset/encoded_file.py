@@ -125,7 +125,7 @@ def read_array(path: str, manifest: Mapping[str, Any], name: str, starts: Sequen
         for start, length in zip(starts, lengths, strict=True):
             file.seek(entry["offset"] + start * kind.itemsize)
             parts += file.read(length * kind.itemsize)
-    return torch.frombuffer(parts, dtype=kind)
+    return torch.frombuffer(parts, dtype=kind) if parts else torch.zeros(0, dtype=kind)
 
 
 def write_tensor(file: BinaryIO, values: Tensor) -> None:

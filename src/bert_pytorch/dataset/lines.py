@@ -22,6 +22,8 @@ _BOMS = {
     codecs.BOM_UTF16_BE: ("utf-16", "utf-16-be"),
 }
 _CHUNK_BYTES = 1 << 20
+N_MARK_BYTES = 4
+"""The longest byte-order mark."""
 
 
 class Line(NamedTuple):
@@ -65,7 +67,7 @@ def read_lines(path: str, encoding: str = "utf-8", n_lines: int | None = None, i
     with open(path, "rb") as file, progress_bar(path, "reading", is_shown) as bar:
         file.seek(start)
         offset = start
-        for number, content in enumerate(_split(file, newline), start=1):
+        for number, content in enumerate(split_lines(file, newline), start=1):
             yield Line(number, offset, content)
             offset += len(content) + len(newline)
             bar.update(len(content) + len(newline))
@@ -81,7 +83,8 @@ def progress_bar(path: str, what: str, is_shown: bool = True) -> tqdm[NoReturn]:
     return tqdm(total=os.path.getsize(path), unit="B", unit_scale=True, desc=name, disable=None if is_shown else True)
 
 
-def _split(file: BinaryIO, newline: bytes) -> Iterator[bytes]:
+def split_lines(file: BinaryIO, newline: bytes) -> Iterator[bytes]:
+    """The lines of an open file from where it stands, without their line ends; `newline` is a line feed in the file's codec."""
     if newline == b"\n":
         for content in file:
             yield content.removesuffix(newline)
@@ -106,6 +109,23 @@ def _split(file: BinaryIO, newline: bytes) -> Iterator[bytes]:
 
 def codec_and_start(path: str, encoding: str) -> tuple[str, int]:
     """The codec that reads the file after its byte-order mark, and how many bytes the mark takes."""
+    check_encoding(path, encoding)
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise OSError(errno.EINVAL, "is no regular file")
+        with open(path, "rb") as file:
+            head = file.read(N_MARK_BYTES)
+    except OSError as error:
+        raise UnreadableError.of(path, error, "check the path [E-FILE-READ]") from error
+    return codec_of_head(path, encoding, head)
+
+
+def check_encoding(path: str, encoding: str) -> tuple[str, str]:
+    """The name of the encoding as Python has it, and the codec for bytes without a byte-order mark.
+
+    Raises:
+        InputError: No text encoding has this name.
+    """
     try:
         name = codecs.lookup(encoding).name
         codec = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}.get(name, name)
@@ -115,13 +135,12 @@ def codec_and_start(path: str, encoding: str) -> tuple[str, int]:
         name, codec, is_plain = encoding, encoding, False
     if not is_plain:
         raise InputError(f"{path}: unknown encoding {encoding!r}; utf-8 is the usual one [E-ENCODING-NAME]")
-    try:
-        if not stat.S_ISREG(os.stat(path).st_mode):
-            raise OSError(errno.EINVAL, "is no regular file")
-        with open(path, "rb") as file:
-            head = file.read(4)
-    except OSError as error:
-        raise UnreadableError.of(path, error, "check the path [E-FILE-READ]") from error
+    return name, codec
+
+
+def codec_of_head(path: str, encoding: str, head: bytes) -> tuple[str, int]:
+    """The codec for what follows the byte-order mark, and the mark's size in bytes, from the first `N_MARK_BYTES` bytes."""
+    name, codec = check_encoding(path, encoding)
     family, marked_codec = next((names for mark, names in _BOMS.items() if head.startswith(mark)), ("", ""))
     if family and codec == "utf-8":
         raise InputError(f"{path}: starts with the mark of {family}; pass --encoding {family} [E-CORPUS-ENCODING]")

@@ -242,14 +242,11 @@ class BERTTrainer:
         """One batch forward and, in training, back and one update."""
         outputs = self.model(batch["bert_input"], batch["segment_label"], batch["bert_label"], batch.get("example"))
         targets_M = batch["bert_label"][batch["bert_label"] != 0]
-        mask_loss = loss = self.criterion(outputs[1], targets_M)
-        next_loss = None
-        if "is_next" in batch:
-            next_loss = self.criterion(outputs[0], batch["is_next"])
-            loss = next_loss + mask_loss
+        next_loss = self.criterion(outputs[0], batch["is_next"]) if "is_next" in batch else None
+        mask_loss = self.criterion(outputs[1], targets_M)
         if train:
             self.optim_schedule.zero_grad()
-            loss.backward()
+            (mask_loss if next_loss is None else next_loss + mask_loss).backward()
             if self.max_grad_norm is not None:
                 nn.utils.clip_grad_norm_(self.language_model.parameters(), self.max_grad_norm)
             self.optim_schedule.step_and_update_lr()
