@@ -16,7 +16,10 @@ import torch
 from bert_pytorch import BERT, BERTLM, BERTDataset, WordVocab
 from bert_pytorch.cli import build_vocab, train
 from bert_pytorch.command import Parser, run
+from bert_pytorch.dataset.cache import EncodingSettings, encode_corpus
 from bert_pytorch.dataset.corpus import PairCorpus
+from bert_pytorch.dataset.encoded import MappedCorpus
+from bert_pytorch.dataset.loader import BatchLoader
 from bert_pytorch.dataset.vocab import Vocab
 from bert_pytorch.errors import InputError, SaveError, TrainingError, UnavailableError, UserError
 from bert_pytorch.trainer import load_checkpoint
@@ -93,6 +96,27 @@ def changed_corpus():
     corpus = PairCorpus(write("corpus.txt", b"a\tb\n"), on_memory=False)
     write("corpus.txt", b"a\tb\nc\td\n")
     return corpus[0]
+
+
+def encode():
+    write_corpus()
+    return encode_corpus("corpus.txt", make_vocab(story_pairs()), "corpus.tokens", EncodingSettings())
+
+
+def changed_source():
+    encode()
+    write_pairs("corpus.txt", story_pairs(12))
+    command(train, *SMALL, "-c", "corpus.tokens")
+
+
+def cut_off():
+    encode()
+    os.truncate("corpus.tokens", 1000)
+    MappedCorpus("corpus.tokens")
+
+
+def dataset(**options):
+    return BERTDataset(write("corpus.txt", b"a\tb\n"), WordVocab(["a b"]), 7, **options)
 
 
 def pickled_checkpoint():
@@ -193,10 +217,16 @@ PROVOKE = {
     "E-CORPUS-LINES": lambda: PairCorpus(write("corpus.txt", b"a\tb\n"), corpus_lines=2),
     "E-CORPUS-NO-PAIRS": corpus_of(b""),
     "E-CORPUS-TAB": corpus_of(b"a b\n"),
+    "E-DATA-BATCH": lambda: BatchLoader(dataset(), 4, tokens_per_batch=6),
+    "E-DATA-MASKING": lambda: dataset(mlm_probability=0.0),
+    "E-DATA-OBJECTIVE": lambda: dataset(objective="clm"),
     "E-DATA-LENGTH": lambda: BERTDataset(write("corpus.txt", b"a\tb\n"), WordVocab(["a"]), 4),
     "E-DATA-VOCAB": lambda: BERTDataset(write("corpus.txt", b"a\tb\n"), WordVocab(["z"]), 7),
     "E-DEPENDENCY": lambda: failing(ModuleNotFoundError("No module named 'torch'", name="torch")),
     "E-DEVICE-CUDA": lambda: command(train, *SMALL[:-2], "--device", "cuda"),
+    "E-ENCODED-CHANGED": changed_source,
+    "E-ENCODED-FILE": cut_off,
+    "E-ENCODED-VOCAB": lambda: BERTDataset(encode().path, WordVocab(["other words"]), 13),
     "E-ENCODING-NAME": lambda: PairCorpus(write("corpus.txt", b"a\tb\n"), "klingon"),
     "E-FILE-READ": lambda: PairCorpus("missing.txt"),
     "E-INTERRUPTED": lambda: failing(KeyboardInterrupt()),

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from bert_pytorch import BERTDataset, WordVocab
+from bert_pytorch.dataset.masking import Masking
+from bert_pytorch.dataset.tensor_draws import example_keys
 
 from .examples import make_vocab, write_pairs
 
@@ -145,3 +147,106 @@ def test_an_example_of_unknown_words_alone_has_no_target(tmp_path):
         if example["is_next"] == 1:
             assert example["bert_label"].tolist() == [0] * 7
             assert example["bert_input"].tolist() == [3, 1, 2, 1, 2, 0, 0]
+
+
+N_PIECES = 12
+
+
+def pieces(whole_words=False, spans=False, probability=0.15, n_texts=4000):
+    """Texts of twelve pieces: words of one to three, ids from 5, continuing ones from 25. Inputs, targets, the word of each."""
+    words = [0, 1, 1, 2, 2, 2, 3, 4, 5, 5, 6, 7]
+    continues = [False, False, True, False, True, True, False, False, False, True, False, False]
+    ids = torch.tensor([5 + i + 20 * more for i, more in enumerate(continues)]).repeat(n_texts)
+    by_id = [False] * 25 + [True] * 20
+    masking = Masking(45, probability, by_id if whole_words else None, spans)
+    lengths = torch.full((n_texts,), N_PIECES)
+    keys = example_keys(3, 0, torch.arange(n_texts))
+    inputs, labels = masking(ids, lengths, keys, lengths, is_sure=False)
+    assert torch.equal(ids.view(-1, N_PIECES)[labels.view(-1, N_PIECES) != 0], labels[labels != 0])
+    return inputs.view(-1, N_PIECES), labels.view(-1, N_PIECES) != 0, torch.tensor(words)
+
+
+@pytest.mark.parametrize("probability", [0.02, 0.3, 0.5, 0.999, 1.0])
+def test_any_share_of_the_words_is_hidden(probability):
+    inputs, hidden, _ = pieces(probability=probability)
+    assert close(hidden.double().mean().item(), probability, hidden.numel()) or probability == hidden.double().mean()
+    assert close((inputs[hidden] == 4).double().mean().item(), 0.8, int(hidden.sum()))
+
+
+def test_the_pieces_of_a_word_are_hidden_together_and_each_word_as_often():
+    inputs, hidden, words = pieces(whole_words=True)
+    for word in range(8):
+        of_word = hidden[:, words == word]
+        assert (of_word.all(1) == of_word.any(1)).all()
+        assert close(of_word[:, 0].double().mean().item(), 0.15, len(hidden))
+    # What a piece is hidden behind is drawn for each.
+    both = hidden[:, 1]
+    alike = ((inputs[both][:, 1] == 4) == (inputs[both][:, 2] == 4)).double().mean().item()
+    assert close(alike, 0.8**2 + 0.2**2, int(both.sum()))
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+@pytest.mark.parametrize("probability", [0.15, 0.4])
+def test_spans_hide_the_same_share_of_every_place(whole_words, probability):
+    _, hidden, words = pieces(whole_words, spans=True, probability=probability)
+    firsts = [place for place in range(N_PIECES) if not whole_words or place == 0 or words[place] != words[place - 1]]
+    for place in firsts:
+        # Neighbours are hidden together, but the texts are independent of one another.
+        assert close(hidden[:, place].double().mean().item(), probability, len(hidden)), place
+    if whole_words:
+        for word in range(8):
+            of_word = hidden[:, words == word]
+            assert (of_word.all(1) == of_word.any(1)).all()
+
+
+def test_spans_are_as_long_as_the_paper_says():
+    n_texts, n_words = 400, 500
+    ids = torch.full((n_texts * n_words,), 7)
+    lengths = torch.full((n_texts,), n_words)
+    keys = example_keys(1, 0, torch.arange(n_texts))
+    # So few that they hardly ever touch.
+    _, labels = Masking(9, 0.004, None, spans=True)(ids, lengths, keys, lengths, is_sure=False)
+    runs = []
+    for row in (labels.view(n_texts, n_words)[:, 20:-20] != 0).tolist():
+        text = "".join("x" if hidden else " " for hidden in row)
+        runs += map(len, text.split())
+    expected = [0.8**k for k in range(10)]
+    shares = [weight / sum(expected) for weight in expected]
+    assert max(runs) <= 11
+    mean = sum((k + 1) * share for k, share in enumerate(shares))
+    assert mean == pytest.approx(3.8, abs=0.01)
+    deviation = math.sqrt(sum((k + 1 - mean) ** 2 * share for k, share in enumerate(shares)))
+    assert abs(sum(runs) / len(runs) - mean) < 4 * deviation / math.sqrt(len(runs)) + 0.05
+
+
+def test_a_span_is_hidden_behind_one_kind_of_thing():
+    inputs, hidden, _ = pieces(spans=True)
+    inside = hidden[:, 4] & hidden[:, 5]
+    alike = ((inputs[inside][:, 4] == 4) == (inputs[inside][:, 5] == 4)).double().mean().item()
+    assert alike > 0.9
+
+
+def test_a_span_does_not_reach_into_another_text():
+    ids = torch.full((6 * 3000,), 7)
+    lengths = torch.tensor([3, 3]).repeat(3000)
+    keys, sizes = example_keys(1, 0, torch.arange(3000)), torch.full((3000,), 6)
+    _, labels = Masking(9, 0.3, None, spans=True)(ids, lengths, keys, sizes, is_sure=False)
+    hidden = (labels.view(-1, 6) != 0).double()
+    across = (hidden[:, 2] * hidden[:, 3]).mean().item()
+    assert close(across, 0.3**2, 3000)
+    assert (hidden[:, 1] * hidden[:, 2]).mean() > 0.15
+
+
+@pytest.mark.parametrize("options", [{"whole_word_masking": True}, {"span_masking": True}])
+def test_datasets_pass_the_settings_on(tmp_path, options):
+    path = write_pairs(tmp_path / "corpus.txt", long_pairs())
+    sets = [BERTDataset(path, make_vocab(long_pairs()), N_WORDS + 3, seed=11, **each) for each in ({}, options)]
+    one, other = (draw(dataset, 3)[1] for dataset in sets)
+    # Of a word vocabulary every entry is a whole word.
+    assert torch.equal(one, other) == ("whole_word_masking" in options)
+
+
+@pytest.mark.parametrize("probability", [0, -0.1, 1.01, math.nan])
+def test_a_share_that_is_none_is_refused(probability):
+    with pytest.raises(ValueError, match=r"\[E-DATA-MASKING\]$"):
+        Masking(9, probability)
