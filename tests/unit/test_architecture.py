@@ -21,6 +21,7 @@ FLOW = [
     ["dataset.documents"],
     ["dataset.corpus", "dataset.vocab_file"],
     ["dataset.vocab", "dataset.tokenizer"],
+    ["dataset.ragged"],
     ["dataset.tensor_draws"],
     ["dataset.masking", "dataset.negatives"],
     ["dataset.examples"],

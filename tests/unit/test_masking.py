@@ -99,7 +99,7 @@ def test_neighbouring_targets_are_drawn_independently(drawn):
 
 def test_which_words_are_hidden_does_not_depend_on_the_answer(tmp_path):
     path = write_pairs(tmp_path / "corpus.txt", long_pairs())
-    dataset = BERTDataset(path, make_vocab(long_pairs()), N_WORDS + 3, seed=11)
+    dataset = BERTDataset(path, make_vocab(long_pairs()), N_WORDS + 3, seed=13)
     labels, is_next = draw(dataset, N_EPOCHS, ("bert_label", "is_next"))
     for answer in (0, 1):
         hidden = (labels[is_next == answer] != 0).double().mean(0)
@@ -152,18 +152,26 @@ def test_an_example_of_unknown_words_alone_has_no_target(tmp_path):
 N_PIECES = 12
 
 
+def masked(masking, ids, lengths, keys, sizes):
+    """The ids with words hidden, and which are."""
+    targets, hidden = masking(ids, lengths, keys, sizes, is_sure=False)
+    assert targets.unique().numel() == targets.numel()
+    inputs, is_target = ids.clone(), torch.zeros_like(ids, dtype=torch.bool)
+    inputs[targets], is_target[targets] = hidden.int(), True
+    return inputs, is_target
+
+
 def pieces(whole_words=False, spans=False, probability=0.15, n_texts=4000):
     """Texts of twelve pieces: words of one to three, ids from 5, continuing ones from 25. Inputs, targets, the word of each."""
     words = [0, 1, 1, 2, 2, 2, 3, 4, 5, 5, 6, 7]
     continues = [False, False, True, False, True, True, False, False, False, True, False, False]
-    ids = torch.tensor([5 + i + 20 * more for i, more in enumerate(continues)]).repeat(n_texts)
+    ids = torch.tensor([5 + i + 20 * more for i, more in enumerate(continues)], dtype=torch.int32).repeat(n_texts)
     by_id = [False] * 25 + [True] * 20
     masking = Masking(45, probability, by_id if whole_words else None, spans)
     lengths = torch.full((n_texts,), N_PIECES)
     keys = example_keys(3, 0, torch.arange(n_texts))
-    inputs, labels = masking(ids, lengths, keys, lengths, is_sure=False)
-    assert torch.equal(ids.view(-1, N_PIECES)[labels.view(-1, N_PIECES) != 0], labels[labels != 0])
-    return inputs.view(-1, N_PIECES), labels.view(-1, N_PIECES) != 0, torch.tensor(words)
+    inputs, is_target = masked(masking, ids, lengths, keys, lengths)
+    return inputs.view(-1, N_PIECES), is_target.view(-1, N_PIECES), torch.tensor(words)
 
 
 @pytest.mark.parametrize("probability", [0.02, 0.3, 0.5, 0.999, 1.0])
@@ -201,13 +209,13 @@ def test_spans_hide_the_same_share_of_every_place(whole_words, probability):
 
 def test_spans_are_as_long_as_the_paper_says():
     n_texts, n_words = 400, 500
-    ids = torch.full((n_texts * n_words,), 7)
+    ids = torch.full((n_texts * n_words,), 7, dtype=torch.int32)
     lengths = torch.full((n_texts,), n_words)
     keys = example_keys(1, 0, torch.arange(n_texts))
     # So few that they hardly ever touch.
-    _, labels = Masking(9, 0.004, None, spans=True)(ids, lengths, keys, lengths, is_sure=False)
+    _, hidden = masked(Masking(9, 0.004, None, spans=True), ids, lengths, keys, lengths)
     runs = []
-    for row in (labels.view(n_texts, n_words)[:, 20:-20] != 0).tolist():
+    for row in hidden.view(n_texts, n_words)[:, 20:-20].tolist():
         text = "".join("x" if hidden else " " for hidden in row)
         runs += map(len, text.split())
     expected = [0.8**k for k in range(10)]
@@ -227,11 +235,11 @@ def test_a_span_is_hidden_behind_one_kind_of_thing():
 
 
 def test_a_span_does_not_reach_into_another_text():
-    ids = torch.full((6 * 3000,), 7)
+    ids = torch.full((6 * 3000,), 7, dtype=torch.int32)
     lengths = torch.tensor([3, 3]).repeat(3000)
     keys, sizes = example_keys(1, 0, torch.arange(3000)), torch.full((3000,), 6)
-    _, labels = Masking(9, 0.3, None, spans=True)(ids, lengths, keys, sizes, is_sure=False)
-    hidden = (labels.view(-1, 6) != 0).double()
+    _, hidden = masked(Masking(9, 0.3, None, spans=True), ids, lengths, keys, sizes)
+    hidden = hidden.view(-1, 6).double()
     across = (hidden[:, 2] * hidden[:, 3]).mean().item()
     assert close(across, 0.3**2, 3000)
     assert (hidden[:, 1] * hidden[:, 2]).mean() > 0.15

@@ -14,10 +14,13 @@ from torch import Tensor
 
 from .draws import mix
 from .examples import Examples
-from .tensor_draws import example_keys
+from .ragged import bands, ramps
+from .tensor_draws import example_keys, integers, mix_32_
 
 PAD_INDEX, EOS_INDEX, SOS_INDEX = 0, 2, 3
-_N_ROUNDS = 8
+_N_ROUNDS = 4
+_FEW = 1 << 12
+"""So many numbers are sorted by a draw each: too few for digits to mix."""
 
 
 class EpochOrder:
@@ -34,13 +37,15 @@ class EpochOrder:
         self.n = n
         self.shuffle = shuffle
         self.bases = (math.isqrt(max(n - 1, 0)) + 1, -(-n // (math.isqrt(max(n - 1, 0)) + 1)))
-        self.keys = [mix(seed, epoch, number) >> 1 for number in range(_N_ROUNDS)]
+        self.keys = [mix(seed, epoch, number) >> 33 for number in range(_N_ROUNDS)]
 
     def __getitem__(self, places: slice) -> Tensor:
         """The numbers at these places, int64."""
         numbers = torch.arange(*places.indices(self.n))
         if not self.shuffle:
             return numbers
+        if self.n <= _FEW:
+            return example_keys(self.keys[0], self.keys[1], torch.arange(self.n)).argsort()[numbers]
         numbers = self._permuted(numbers)
         while (outside := numbers >= self.n).any():
             numbers[outside] = self._permuted(numbers[outside])
@@ -50,8 +55,8 @@ class EpochOrder:
         digits = [numbers % self.bases[0], numbers // self.bases[0]]
         for number, key in enumerate(self.keys):
             shifted = number % 2
-            bits = example_keys(key, number, digits[1 - shifted])
-            digits[shifted] = (digits[shifted] + (bits >> 33 & (1 << 31) - 1)) % self.bases[shifted]
+            bits = mix_32_((digits[1 - shifted] + key).int())
+            digits[shifted] = digits[shifted].add_(integers(bits, self.bases[shifted])).remainder_(self.bases[shifted])
         return digits[1] * self.bases[0] + digits[0]
 
 
@@ -110,9 +115,10 @@ def lay_out(
         n_moved = len(counts) - (not tokens_per_batch and counts[-1] < batch_size)
         moved = example_keys(key, 0, torch.arange(n_moved)).argsort().tolist() + list(range(n_moved, len(counts)))
         order_n, counts = torch.cat([groups[i] for i in moved]), [counts[i] for i in moved]
-    widths = [int(group.max()) for group in sizes_n[order_n].split(counts)]
-    shapes = [BatchShape(count, width, count) for count, width in zip(counts, widths, strict=True)]
-    steps_n = torch.tensor(widths).repeat_interleave(torch.tensor(counts))
+    batch_n = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
+    widths = sizes_n.new_zeros(len(counts)).scatter_reduce_(0, batch_n, sizes_n[order_n], "amax")
+    shapes = [BatchShape(count, width, count) for count, width in zip(counts, widths.tolist(), strict=True)]
+    steps_n = widths[batch_n]
     places_n = torch.empty_like(sizes_n)
     places_n[order_n] = steps_n.cumsum(0) - steps_n
     return Layout(places_n, order_n, shapes)
@@ -195,26 +201,20 @@ def fill_rows(examples: Examples, layout: Layout) -> dict[str, Tensor]:
     n_columns = lengths_nc.size(1)
     # The first text begins one after `<sos>`, the second two after the first one's last word.
     begins_nc = layout.places[:, None] + 1 + (lengths_nc.cumsum(1) - lengths_nc) + torch.arange(n_columns)
-    lengths_t, begins_t = lengths_nc.flatten(), begins_nc.flatten()
-    places_T = (begins_t - (lengths_t.cumsum(0) - lengths_t)).repeat_interleave(lengths_t)
-    places_T.add_(torch.arange(places_T.numel()))
-    inputs, labels, segments = torch.zeros(3, n_places, dtype=torch.int64)
-    inputs.scatter_(0, places_T, examples.inputs)
-    inputs[layout.places] = SOS_INDEX
-    inputs[begins_t + lengths_t] = EOS_INDEX
-    labels.scatter_(0, places_T, examples.labels)
+    ends_nc = begins_nc + lengths_nc
+    places_T = ramps(begins_nc.flatten(), lengths_nc.flatten())
+    targets_M = places_T.index_select(0, examples.targets)
+    inputs, labels = torch.zeros(n_places, dtype=torch.int64), torch.zeros(n_places, dtype=torch.int64)
+    inputs.scatter_(0, places_T, examples.words.long()).scatter_(0, targets_M, examples.hidden.long())
+    inputs.scatter_(0, layout.places, SOS_INDEX).scatter_(0, ends_nc.flatten(), EOS_INDEX)
+    labels.scatter_(0, targets_M, examples.words.index_select(0, examples.targets).long())
     # A segment is text and closing marker; the first has the opening one too.
-    segment_t = torch.arange(1, n_columns + 1).repeat(lengths_nc.size(0))
-    segments.scatter_(0, places_T, segment_t.repeat_interleave(lengths_t))
-    segments[layout.places] = 1
-    segments[begins_t + lengths_t] = segment_t
+    firsts_nc = torch.cat([layout.places[:, None], begins_nc[:, 1:]], 1)
+    numbers_nc = torch.arange(1, n_columns + 1).expand_as(lengths_nc)
+    segments = bands(n_places, firsts_nc.flatten(), ends_nc.flatten() + 1, numbers_nc.flatten())
     rows = {"bert_input": inputs, "bert_label": labels, "segment_label": segments}
     if layout.numbers is not None:
-        rows["example"] = torch.zeros_like(inputs)
-        sizes_n = examples.sizes
-        own_S = (layout.places - (sizes_n.cumsum(0) - sizes_n)).repeat_interleave(sizes_n)
-        own_S.add_(torch.arange(own_S.numel()))
-        rows["example"].scatter_(0, own_S, layout.numbers.repeat_interleave(sizes_n))
+        rows["example"] = bands(n_places, layout.places, ends_nc[:, -1] + 1, layout.numbers)
     if examples.is_next is not None:
         rows["is_next"] = examples.is_next[layout.order]
     return rows
@@ -222,15 +222,12 @@ def fill_rows(examples: Examples, layout: Layout) -> dict[str, Tensor]:
 
 def cut_batches(rows: dict[str, Tensor], shapes: Sequence[BatchShape]) -> list[dict[str, Tensor]]:
     """The batches of `fill_rows`, as views: `[R, W]` each, `is_next` one answer an example."""
-    batches = []
-    start = first = 0
-    for shape in shapes:
-        end, last = start + shape.n_rows * shape.n_columns, first + shape.n_examples
-        batches.append(
-            {
-                name: values[first:last] if name == "is_next" else values[start:end].view(shape.n_rows, shape.n_columns)
-                for name, values in rows.items()
-            }
-        )
-        start, first = end, last
-    return batches
+    sizes, n_examples = [shape.n_rows * shape.n_columns for shape in shapes], [shape.n_examples for shape in shapes]
+    parts = {name: values.split(n_examples if name == "is_next" else sizes) for name, values in rows.items()}
+    return [
+        {
+            name: of_batches[number] if name == "is_next" else of_batches[number].view(shape.n_rows, shape.n_columns)
+            for name, of_batches in parts.items()
+        }
+        for number, shape in enumerate(shapes)
+    ]

@@ -193,9 +193,11 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
 
     def random_word(self, sentence: str) -> tuple[list[int], list[int]]:
         """Mask a text: its input ids, and its labels (the original id at targets, else 0)."""
-        ids = torch.tensor(self.vocab.to_seq(sentence), dtype=torch.int64)
+        ids = torch.tensor(self.vocab.to_seq(sentence), dtype=torch.int32)
         size, key = torch.tensor([ids.numel()]), torch.tensor([self._draws.integer(1 << 63)])
-        inputs, labels = self.masking(ids, size, key, size, is_sure=False)
+        targets, hidden = self.masking(ids, size, key, size, is_sure=False)
+        inputs, labels = ids.clone(), torch.zeros_like(ids)
+        inputs[targets], labels[targets] = hidden.int(), ids[targets]
         return inputs.tolist(), labels.tolist()
 
     def random_sent(self, index: int) -> tuple[str, str, int]:
@@ -256,15 +258,17 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
             lengths.append(left)
             answers.append(is_next)
         lengths_nc = torch.tensor(lengths)
-        examples = Examples(
-            torch.tensor(inputs, dtype=torch.int64),
-            torch.tensor(labels, dtype=torch.int64),
+        labels_T, inputs_T = torch.tensor(labels, dtype=torch.int32), torch.tensor(inputs, dtype=torch.int32)
+        targets_M = labels_T.nonzero()[:, 0]
+        keys_n = example_keys(self.seed, int(self._epoch), indices)
+        missing, hidden = self.masking.add_missing(inputs_T, targets_M, keys_n, lengths_nc.sum(1))
+        return Examples(
+            torch.where(labels_T != 0, labels_T, inputs_T),
+            torch.cat([targets_M, missing]),
+            torch.cat([inputs_T[targets_M], hidden]),
             lengths_nc,
             None if self.objective == "mlm" else torch.tensor(answers),
         )
-        keys_n = example_keys(self.seed, int(self._epoch), indices)
-        self.masking.add_missing_(examples.inputs, examples.labels, keys_n, lengths_nc.sum(1))
-        return examples
 
 
 class _Row(dict[str, Tensor]):

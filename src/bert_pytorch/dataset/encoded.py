@@ -66,9 +66,10 @@ class EncodedCorpus:
 
     def fetch(self, lines: Tensor) -> Texts:
         """The texts of some lines."""
-        texts_nc = lines[:, None] * self.n_columns + torch.arange(self.n_columns)
-        starts_nc = self.offsets[texts_nc].long()
-        lengths_nc = self.offsets[texts_nc + 1].long() - starts_nc
+        texts_t = (lines[:, None] * self.n_columns + torch.arange(self.n_columns)).view(-1)
+        starts_t = self.offsets.index_select(0, texts_t).long()
+        lengths_t = self.offsets.index_select(0, texts_t + 1).long() - starts_t
+        starts_nc, lengths_nc = starts_t.view(-1, self.n_columns), lengths_t.view(-1, self.n_columns)
         if self.reader is None:
             return Texts(self.arrays["ids"], starts_nc, lengths_nc)
         ids = self.reader.read(lines, starts_nc, lengths_nc)

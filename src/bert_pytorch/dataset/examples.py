@@ -1,6 +1,6 @@
 """From lines of a corpus to training examples, many at once: partners drawn, texts trimmed, words hidden.
 
-Shapes: n examples, c texts a line (1 or 2), t texts, T words of all texts.
+Shapes: n examples, c texts a line (1 or 2), t texts, T words of all texts, M targets.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .masking import Masking
 from .negatives import Partners
+from .ragged import ramps
 from .tensor_draws import draw, example_keys, is_below, text_hashes
 
 _N_TRIES = 64
@@ -29,10 +30,9 @@ class Texts(NamedTuple):
     """How many ids each text has, `[n, c]` int64."""
 
     def flat(self, starts_t: Tensor, lengths_t: Tensor) -> Tensor:
-        """The ids of texts, one after the other, `[T]` int64."""
-        shift_t = starts_t - (lengths_t.cumsum(0) - lengths_t)
-        places_T = shift_t.repeat_interleave(lengths_t).add_(torch.arange(int(lengths_t.sum())))
-        ids_T = self.ids.index_select(0, places_T).long()
+        """The ids of texts, one after the other, `[T]` int32."""
+        places_T = ramps(starts_t.int() if self.ids.numel() < 1 << 31 else starts_t, lengths_t)
+        ids_T = self.ids.index_select(0, places_T).int()
         return ids_T.bitwise_and_(0xFFFF) if self.ids.dtype == torch.int16 else ids_T
 
 
@@ -53,10 +53,12 @@ class Corpus(Protocol):
 class Examples(NamedTuple):
     """Examples before they are laid out in rows: their words only, one example after the other."""
 
-    inputs: Tensor
-    """Ids with words hidden, `[T]`."""
-    labels: Tensor
-    """The original ids at targets, 0 elsewhere, `[T]`."""
+    words: Tensor
+    """Ids before any is hidden, `[T]` int32."""
+    targets: Tensor
+    """Places of the hidden ones among them, `[M]`."""
+    hidden: Tensor
+    """The ids that stand there instead, `[M]`."""
     lengths: Tensor
     """Words of each text, `[n, c]`."""
     is_next: Tensor | None
@@ -114,10 +116,10 @@ class ExampleMaker:
         """The examples of some lines in one pass, each one alike whatever the others are."""
         chosen = self.choose(epoch, lines_n)
         lengths_nc = chosen.lengths
-        ids_T = chosen.texts.flat(chosen.starts.flatten(), lengths_nc.flatten())
+        words_T = chosen.texts.flat(chosen.starts.flatten(), lengths_nc.flatten())
         keys_n = draw(example_keys(self.seed, epoch, lines_n), 0)
-        inputs_T, labels_T = self.masking(ids_T, lengths_nc.flatten(), keys_n, lengths_nc.sum(1))
-        return Examples(inputs_T, labels_T, lengths_nc, chosen.is_next)
+        targets_M, hidden_M = self.masking(words_T, lengths_nc.flatten(), keys_n, lengths_nc.sum(1))
+        return Examples(words_T, targets_M, hidden_M, lengths_nc, chosen.is_next)
 
     def choose(self, epoch: int, lines_n: Tensor) -> Choice:
         """The texts of the examples of some lines, before any word is hidden."""
@@ -143,7 +145,8 @@ class ExampleMaker:
             return partners_n
         open_k = is_below(draw(keys_n, 1), 0.5).nonzero()[:, 0]
         for number in range(2, _N_TRIES + 2):
-            others_k, has_any_k = self.partners.draw(lines_n[open_k], draw(keys_n[open_k], number))
+            keys_k = keys_n.index_select(0, open_k)
+            others_k, has_any_k = self.partners.draw(lines_n.index_select(0, open_k), draw(keys_k, number))
             if number == 2:
                 open_k, others_k = open_k[has_any_k], others_k[has_any_k]
             looks_alike_k = self._look_alike(texts, open_k, others_k)
@@ -155,15 +158,19 @@ class ExampleMaker:
 
     def _look_alike(self, texts: Texts, places_k: Tensor, others_k: Tensor) -> Tensor:
         """Whether trimming leaves the same of an example with its true text and with another one, `[k]`."""
-        others = self.corpus.fetch(others_k)
-        true_k2 = texts.lengths[places_k]
+        starts_k2, others = texts.starts.index_select(0, places_k), self.corpus.fetch(others_k)
+        true_k2 = texts.lengths.index_select(0, places_k)
         pairs_k2 = torch.stack([true_k2[:, 0], others.lengths[:, 1]], 1)
-        left_k2, true_left_k2 = share_room(pairs_k2, self.room), share_room(true_k2, self.room)
-        is_cut_k = (pairs_k2.sum(1) > self.room) | (true_k2.sum(1) > self.room)
-        maybe = (is_cut_k & (left_k2 == true_left_k2).all(1)).nonzero()[:, 0]
-        lengths = left_k2[maybe, 1]
-        looks_alike_k = torch.zeros_like(is_cut_k)
-        true_hashes = text_hashes(texts.flat(texts.starts[places_k[maybe], 1], lengths), lengths)
+        looks_alike_k = torch.zeros_like(places_k, dtype=torch.bool)
+        # Of those that are not cut the texts are not equal: partners are drawn so.
+        cut = (torch.maximum(true_k2[:, 1], pairs_k2[:, 1]) + true_k2[:, 0] > self.room).nonzero()[:, 0]
+        left, true_left = share_room(pairs_k2[cut], self.room), share_room(true_k2[cut], self.room)
+        begins, true_begins = others.ids[others.starts[cut, 1]], texts.ids[starts_k2[cut, 1]]
+        is_open = (left == true_left).all(1).logical_and_(begins == true_begins)
+        maybe, lengths = cut[is_open], left[is_open, 1]
+        if not maybe.numel():
+            return looks_alike_k
+        true_hashes = text_hashes(texts.flat(starts_k2[maybe, 1], lengths), lengths)
         looks_alike_k[maybe] = true_hashes == text_hashes(others.flat(others.starts[maybe, 1], lengths), lengths)
         return looks_alike_k
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .tensor_draws import GOLDEN, LOW_32, draw_each, integers, is_below, mix_
+from .tensor_draws import draw_again, draw_each, integers, is_below
 
 MASK_PROBABILITY = 0.15
 N_SPECIALS = 5
@@ -19,7 +19,7 @@ N_SPECIALS = 5
 MASK_INDEX = 4
 SPAN_STOP = 0.2
 LONGEST_SPAN = 10
-_LAST = 2**63 - 1
+_LAST = 2**31 - 1
 
 
 class Masking:
@@ -59,60 +59,66 @@ class Masking:
         Specials are never chosen, and neither is `<unk>`: to teach it would teach to answer "some word or other".
 
         Args:
-            ids_T: Ids of all texts, one after the other, int64.
+            ids_T: Ids of all texts, one after the other, int32.
             lengths_t: How many words each text has.
             keys_n: The key of each example's draws.
             sizes_n: How many words each example has, all its texts together.
             is_sure: Give an example that has a real word at least one target.
 
         Returns:
-            The input ids `[T]`, and the labels `[T]`: the original id at targets, 0 elsewhere.
+            The places of the targets `[M]`, and the ids that stand there instead `[M]`.
         """
-        if not ids_T.numel():
-            return ids_T.clone(), ids_T.clone()
         bits_T = draw_each(keys_n, sizes_n)
         is_real_T = ids_T >= N_SPECIALS
-        kind_bits_T = bits_T
         if self.spans is None and self.continues_V is None:
-            unit_T, bits_U = None, bits_T
-            chosen_U = is_below(bits_T, self.probability)
+            chosen_T = is_below(bits_T, self.probability).logical_and_(is_real_T)
+            targets_M = chosen_T.nonzero()[:, 0]
+            if is_sure:
+                targets_M = torch.cat([targets_M, _one_for_those_without(chosen_T, is_real_T, bits_T, sizes_n)])
+            bits_M = bits_T.index_select(0, targets_M)
+            return targets_M, self._corrupt(ids_T.index_select(0, targets_M), bits_M, bits_M)
+        first_T = self._first_of_unit(ids_T, lengths_t)
+        unit_T = first_T.cumsum(0) - 1
+        bits_U = bits_T[first_T]
+        kind_bits_T = bits_T
+        if self.spans is None:
+            chosen_U = is_below(bits_U, self.probability)
         else:
-            first_T = self._first_of_unit(ids_T, lengths_t)
-            unit_T = first_T.cumsum(0) - 1
-            bits_U = bits_T[first_T]
-            if self.spans is None:
-                chosen_U = is_below(bits_U, self.probability)
-            else:
-                chosen_U, span_U = _cover(bits_U, unit_T, lengths_t, *self.spans)
-                kind_bits_T = bits_U[span_U][unit_T]
-        chosen_T = is_real_T & (chosen_U if unit_T is None else chosen_U[unit_T])
+            chosen_U, span_U = _cover(bits_U, unit_T, lengths_t, *self.spans)
+            kind_bits_T = bits_U[span_U][unit_T]
         if is_sure:
-            missing = _one_for_those_without(chosen_T, is_real_T, bits_U if unit_T is None else bits_U[unit_T], sizes_n)
-            chosen_U[missing if unit_T is None else unit_T[missing]] = True
-            chosen_T = is_real_T & (chosen_U if unit_T is None else chosen_U[unit_T])
-        targets_M = chosen_T.nonzero()[:, 0]
-        inputs_T, labels_T = ids_T.clone(), torch.zeros_like(ids_T)
-        words_M = ids_T[targets_M]
-        labels_T[targets_M] = words_M
-        inputs_T[targets_M] = self._corrupt(words_M, kind_bits_T[targets_M], bits_T[targets_M])
-        return inputs_T, labels_T
+            missing = _one_for_those_without(chosen_U[unit_T] & is_real_T, is_real_T, bits_U[unit_T], sizes_n)
+            chosen_U[unit_T[missing]] = True
+        targets_M = (chosen_U[unit_T] & is_real_T).nonzero()[:, 0]
+        return targets_M, self._corrupt(ids_T[targets_M], kind_bits_T[targets_M], bits_T[targets_M])
 
-    def add_missing_(self, inputs_T: Tensor, labels_T: Tensor, keys_n: Tensor, sizes_n: Tensor) -> None:
-        """Give examples that were masked elsewhere, and have a real word but no target, one in place."""
+    def add_missing(self, words_T: Tensor, targets_M: Tensor, keys_n: Tensor, sizes_n: Tensor) -> tuple[Tensor, Tensor]:
+        """For examples masked elsewhere, with a real word but no target, one: its place, and what is to stand there.
+
+        Args:
+            words_T: Ids as they are to stand, int32.
+            targets_M: Places of the targets there are, in order.
+            keys_n: The key of each example's draws.
+            sizes_n: How many words each example has.
+        """
         bits_T = draw_each(keys_n, sizes_n)
-        missing = _one_for_those_without(labels_T != 0, inputs_T >= N_SPECIALS, bits_T, sizes_n)
-        labels_T[missing] = inputs_T[missing]
-        inputs_T[missing] = self._corrupt(inputs_T[missing], bits_T[missing], bits_T[missing])
+        chosen_T = torch.zeros_like(words_T, dtype=torch.bool)
+        chosen_T[targets_M] = True
+        missing = _one_for_those_without(chosen_T, words_T >= N_SPECIALS, bits_T, sizes_n)
+        return missing, self._corrupt(words_T[missing], bits_T[missing], bits_T[missing])
 
     def _corrupt(self, words_M: Tensor, kind_bits_M: Tensor, bits_M: Tensor) -> Tensor:
         """Hide targets: 80 % mask, 10 % another real word drawn from all of them, 10 % the word itself.
 
         Source: Devlin et al. 2018 (arXiv 1810.04805v2), section 3.1, task 1.
         """
-        kind_M = mix_(kind_bits_M + GOLDEN) >> 32 & LOW_32
-        others_M = integers(mix_(bits_M - GOLDEN), self.n_ids - N_SPECIALS).add_(N_SPECIALS)
-        swapped_M = torch.where(kind_M < int(0.9 * 2**32), others_M, words_M)
-        return torch.where(kind_M < int(0.8 * 2**32), MASK_INDEX, swapped_M)
+        kind_M = draw_again(kind_bits_M, 1)
+        hidden_M = torch.full_like(words_M, MASK_INDEX)
+        # Few are anything but masked; only for these more is drawn.
+        rest = is_below(kind_M, 0.8).logical_not_().nonzero()[:, 0]
+        others = integers(draw_again(bits_M[rest], 2), self.n_ids - N_SPECIALS).add_(N_SPECIALS).int()
+        hidden_M[rest] = torch.where(is_below(kind_M[rest], 0.9), others, words_M[rest])
+        return hidden_M
 
     def _first_of_unit(self, ids_T: Tensor, lengths_t: Tensor) -> Tensor:
         if self.continues_V is None:
@@ -131,7 +137,7 @@ def _cover(bits_U: Tensor, unit_T: Tensor, lengths_t: Tensor, inside: Tensor, at
     """
     first_U = unit_T[(lengths_t.cumsum(0) - lengths_t)[lengths_t > 0]]
     sizes = torch.diff(first_U, append=first_U.new_tensor([bits_U.numel()]))
-    uniform_U = (bits_U >> 11 & (1 << 53) - 1).double() * 2.0**-53
+    uniform_U = (bits_U.double() + 2.0**31) * 2.0**-32
     reach_U = torch.bucketize(uniform_U, inside, right=True)
     reach_U[first_U] = torch.bucketize(uniform_U[first_U], at_start, right=True)
     units_U = torch.arange(bits_U.numel())
@@ -143,8 +149,11 @@ def _cover(bits_U: Tensor, unit_T: Tensor, lengths_t: Tensor, inside: Tensor, at
 def _one_for_those_without(chosen_T: Tensor, is_real_T: Tensor, bits_T: Tensor, sizes_n: Tensor) -> Tensor:
     """For each example that has real words and no target, the place of its real word with the smallest draw."""
     ends_n = sizes_n.cumsum(0)
-    sums_T = torch.cat([ends_n.new_zeros(1), chosen_T.cumsum(0)])
-    without = (sums_T[ends_n] == sums_T[ends_n - sizes_n]).nonzero()[:, 0]
+    if not bits_T.numel():
+        return ends_n[:0]
+    # How many targets come before the end of each example; of one without any word there may be no place at all.
+    sums_n = chosen_T.cumsum(0, dtype=torch.int32).index_select(0, (ends_n - 1).clamp_(min=0)) * (ends_n > 0)
+    without = (sums_n.diff(prepend=sums_n.new_zeros(1)) == 0).nonzero()[:, 0]
     if not without.numel():
         return without
     starts, sizes = (ends_n - sizes_n)[without, None], sizes_n[without, None]

@@ -63,9 +63,10 @@ class Partners(NamedTuple):
         Returns:
             The partners `[n]`, and whether there is any `[n]`; where all lines have the same second text, the line itself.
         """
-        start_n, size_n = self.group_start[lines_n].long(), self.group_size[lines_n].long()
+        start_n, size_n = (table.index_select(0, lines_n).long() for table in (self.group_start, self.group_size))
         n_others = self.order.numel() - size_n
         rank_n = integers(bits_n, n_others)
         rank_n += size_n * (rank_n >= start_n)
         has_any_n = n_others > 0
-        return torch.where(has_any_n, self.order[rank_n.clamp_(max=self.order.numel() - 1)].long(), lines_n), has_any_n
+        others_n = self.order.index_select(0, rank_n.clamp_(max=self.order.numel() - 1)).long()
+        return torch.where(has_any_n, others_n, lines_n), has_any_n

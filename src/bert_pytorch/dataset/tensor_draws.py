@@ -10,11 +10,14 @@ import torch
 from torch import Tensor
 
 from .draws import mix
+from .ragged import ramps
 
 GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 _FIRST = 0xBF58476D1CE4E5B9 - (1 << 64)
 _SECOND = 0x94D049BB133111EB - (1 << 64)
-LOW_32 = (1 << 32) - 1
+_GOLDEN_32 = 0x9E3779B9 - (1 << 32)
+_MULTIPLIERS_32 = 0x85EBCA6B - (1 << 32), 0xC2B2AE35 - (1 << 32)
+_LOW_32 = (1 << 32) - 1
 
 
 def mix_(bits: Tensor) -> Tensor:
@@ -38,20 +41,39 @@ def draw(keys_n: Tensor, number: int) -> Tensor:
 
 
 def draw_each(keys_n: Tensor, sizes_n: Tensor) -> Tensor:
-    """Draws 1, 2, ... of each stream, as many as its size, one stream after the other: `[sizes.sum()]`."""
-    offsets_n = sizes_n.cumsum(0) - sizes_n
-    bits_T = (keys_n + GOLDEN * (2 - offsets_n)).repeat_interleave(sizes_n)
-    return mix_(bits_T.add_(torch.arange(bits_T.numel()).mul_(GOLDEN)))
+    """Draws of 32 bits from each stream, as many as its size, one stream after the other: `[sizes.sum()]` int32.
+
+    There are as many of these as words, and half the bits take half the time.
+    """
+    return mix_32_(ramps(keys_n.int(), sizes_n, _GOLDEN_32))
+
+
+def draw_again(bits: Tensor, number: int) -> Tensor:
+    """A further draw from each of some draws of 32 bits; each number gives other ones."""
+    return mix_32_(bits + (number * 0x3C6EF372 + 1 & 0x7FFFFFFF))
+
+
+def mix_32_(bits: Tensor) -> Tensor:
+    """Mix each int32 in place, one to one; returns the same tensor. Source: the finaliser of MurmurHash3 (Appleby 2011)."""
+    shifted = (bits >> 16).bitwise_and_(0xFFFF)
+    bits.bitwise_xor_(shifted).mul_(_MULTIPLIERS_32[0])
+    torch.bitwise_right_shift(bits, 13, out=shifted).bitwise_and_((1 << 19) - 1)
+    bits.bitwise_xor_(shifted).mul_(_MULTIPLIERS_32[1])
+    torch.bitwise_right_shift(bits, 16, out=shifted).bitwise_and_(0xFFFF)
+    return bits.bitwise_xor_(shifted)
 
 
 def is_below(bits: Tensor, probability: float) -> Tensor:
-    """Whether each draw is a hit of this probability."""
-    return bits < int(probability * 2.0**64) - 2**63 if probability < 1 else torch.ones_like(bits, dtype=torch.bool)
+    """Whether each draw, of 32 or 64 bits, is a hit of this probability."""
+    n_bits = 8 * bits.itemsize
+    if probability >= 1:
+        return torch.ones_like(bits, dtype=torch.bool)
+    return bits < int(probability * 2.0**n_bits) - (1 << n_bits - 1)
 
 
 def integers(bits: Tensor, n: Tensor | int) -> Tensor:
-    """An integer in [0, n) from the lower half of each draw; n below 2**31."""
-    return (bits & LOW_32).mul_(n) >> 32
+    """An integer in [0, n) from the lower 32 bits of each draw, int64; n below 2**31."""
+    return (bits.long() & _LOW_32).mul_(n) >> 32
 
 
 def text_hashes(ids_T: Tensor, lengths_n: Tensor) -> Tensor:
@@ -63,7 +85,7 @@ def text_hashes(ids_T: Tensor, lengths_n: Tensor) -> Tensor:
     """
     # Every word is mixed with its place, so that the order counts, and the sum over a text is a difference of running sums.
     ends_n = lengths_n.cumsum(0)
-    places_T = (lengths_n - ends_n).mul_(GOLDEN).repeat_interleave(lengths_n).add_(torch.arange(ids_T.numel()).mul_(GOLDEN))
+    places_T = ramps(torch.zeros_like(lengths_n), lengths_n, GOLDEN)
     mixed_T = mix_(places_T.add_(ids_T, alpha=_FIRST))
     sums_T = torch.cat([mixed_T.new_zeros(1), mixed_T.cumsum(0)])
     return mix_(sums_T[ends_n] - sums_T[ends_n - lengths_n] + lengths_n * GOLDEN)
