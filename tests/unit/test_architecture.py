@@ -14,9 +14,12 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MOD
 FLOW = [
     ["errors"],
     ["files"],
-    ["dataset.draws", "dataset.lines"],
+    ["dataset.draws", "dataset.lines", "dataset.duplicates", "dataset.guessing"],
     ["dataset.corpus", "dataset.vocab_file"],
+    ["dataset.faults"],
+    ["dataset.fixing", "dataset.sizing"],
     ["dataset.vocab", "dataset.tokenizer"],
+    ["dataset.checking"],
     ["dataset.encoded"],
     ["dataset.masking"],
     ["dataset.negatives"],
