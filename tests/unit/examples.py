@@ -1,5 +1,6 @@
 """Small corpora, batches, models and trainers. Sizes are different primes, so that swapped dimensions cannot pass."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -94,6 +95,14 @@ def assert_one_line(error, path, code):
 
 def weights(trainer):
     return {name: value.clone() for name, value in trainer.model.state_dict().items()}
+
+
+def load_script(skill, name):
+    """A script of a skill as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "skills" / skill / "scripts" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def start_python(*arguments, folder, **options):

@@ -3,7 +3,6 @@
 import argparse
 import ast
 import contextlib
-import importlib.util
 import io
 import json
 import os
@@ -22,7 +21,18 @@ from bert_pytorch.dataset.vocab import Vocab
 from bert_pytorch.errors import InputError, SaveError, TrainingError, UnavailableError, UserError
 from bert_pytorch.trainer import load_checkpoint
 
-from .examples import LIBRARY, ROOT, SCRIPTS, V, make_batch, make_bert, make_trainer, make_vocab, story_pairs, write_pairs
+from .examples import (
+    LIBRARY,
+    SCRIPTS,
+    V,
+    load_script,
+    make_batch,
+    make_bert,
+    make_trainer,
+    make_vocab,
+    story_pairs,
+    write_pairs,
+)
 
 CODE = re.compile(r"E-[A-Z]+(?:-[A-Z0-9]+)*")
 SMALL = "-c corpus.txt -v vocab.json -o model -hs 8 -l 1 -a 2 -s 13 -b 4 --device cpu".split()
@@ -132,11 +142,13 @@ def nothing_left():
 
 
 def smoke_script():
-    script = ROOT / "skills" / "training" / "scripts" / "train_smoke.py"
-    spec = importlib.util.spec_from_file_location("train_smoke", script)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load_script("training", "train_smoke")
+
+
+def check_a_line_without_a_tab():
+    write("corpus.txt", b"a b\n")
+    script = load_script("data-preparation", "check_corpus")
+    command(script.main, "--corpus", "corpus.txt")
 
 
 def smoke_with_three_pairs():
@@ -172,6 +184,7 @@ PROVOKE = {
     "E-BATCH-RANGE": lambda: make_trainer([make_batch(is_next=torch.tensor([0, 2]))]).train(0),
     "E-BATCH-DTYPE": lambda: make_trainer([make_batch(is_next=torch.tensor([0.0, 1.0]))]).train(0),
     "E-BATCH-SHAPE": lambda: make_trainer([make_batch(is_next=torch.tensor([[0], [1]]))]).train(0),
+    "E-CHECK-FAULTS": check_a_line_without_a_tab,
     "E-CHECKPOINT-DAMAGED": lambda: load_checkpoint(write("model.ep0", b"")),
     "E-CHECKPOINT-FORMAT": foreign_checkpoint,
     "E-CHECKPOINT-NONE": no_checkpoint,

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Find every fault in a corpus, and the figures to choose its settings by; --fix writes a clean one. Exit 1 when it has faults."""
+"""Find every fault of a corpus and the figures to choose settings by; --fix writes a clean one. Exit 0: no fault, 1: faults."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
@@ -15,13 +16,13 @@ from bert_pytorch.dataset.checking import CheckOptions, check_corpus
 from bert_pytorch.dataset.faults import KINDS, READABLE_KINDS, Rules
 
 DEFAULT_CORPUS = "bert-smoke/corpus.txt"
-FAULT_CHARS = 1200
-"""Of the summary's 2,000 characters, what the lines of faults may take."""
+SUMMARY_CHARS = 1800
+"""Of the lines of faults and facts together; a few more tell what was written."""
 
 
-def fault_lines(faults: dict[str, dict]) -> list[str]:
+def fault_lines(faults: dict[str, dict], room: int) -> list[str]:
     """One line a kind: how many, where first, what it is, and as much of the example as there is room for."""
-    width = FAULT_CHARS // max(8, len(faults)) - 1
+    width = min(150, room // max(1, len(faults)) - 1)
     lines = []
     for kind, fault in faults.items():
         where = f"{kind:12} {fault['count']:>9} from line {fault['first_lines'][0]}"
@@ -34,7 +35,7 @@ def fact_lines(report: dict) -> list[str]:
     """Sizes, lengths, vocabulary and proposals."""
     lines = [f"{report['lines']} lines, {report['pairs']} pairs, {report['tokens']} words, {report['types']} different"]
     if report["likely_encoding"]:
-        lines.append(f"likely encoding: {report['likely_encoding']}; look at a line of it with --encoding")
+        lines.append(f"likely encoding: {report['likely_encoding']}; where you named that one, single bytes are damaged")
     if not report["pairs"]:
         return lines
     for name, at in report["lengths"].items():
@@ -57,7 +58,8 @@ def work(args: argparse.Namespace) -> dict[str, object]:
     rules = Rules(args.columns, args.max_chars, args.allow)
     options = CheckOptions(args.encoding, args.other, args.vocab, args.seq_len, args.fix)
     report = check_corpus(args.corpus, rules, options)
-    for line in (*fault_lines(report["faults"]), *fact_lines(report)):
+    facts = fact_lines(report)
+    for line in (*fault_lines(report["faults"], SUMMARY_CHARS - len("\n".join(facts))), *facts):
         say(args, line)
     if args.fix is not None:
         done = report["fixed"]
@@ -74,16 +76,14 @@ def work(args: argparse.Namespace) -> dict[str, object]:
     return {"ok": report.pop("ok"), **verdict, "corpus": args.corpus, **report, "elapsed_seconds": time.perf_counter() - began}
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Parse the flags and check."""
     parser = Parser(description=__doc__)
     add = parser.add_argument
     add("--corpus", default=DEFAULT_CORPUS, metavar="FILE", help=f"pairs, two texts and a tab a line ({DEFAULT_CORPUS})")
     add("--other", metavar="FILE", help="held-out pairs: those that stand in the corpus too are a fault (overlap)")
     add("--vocab", metavar="FILE", help="vocabulary: report how much of the corpus it covers")
-    add(
-        "--seq_len", type=at_least(5), metavar="N", help="tokens an example, markers included, to report trimming at (proposed)"
-    )
+    add("--seq_len", type=at_least(5), metavar="N", help="report trimming at so many tokens, markers included (as proposed)")
     add("--encoding", default="utf-8", metavar="NAME", help="encoding of the corpus and of --other (utf-8)")
     add("--columns", type=int, choices=(1, 2), default=2, help="texts a line; 1: no tab is expected (2)")
     add("--max_chars", type=at_least(1), default=100_000, metavar="N", help="characters a line; more is a fault (100000)")
@@ -91,7 +91,7 @@ def main() -> int:
     kinds = ", ".join(READABLE_KINDS)
     add("--allow", nargs="+", default=(), choices=READABLE_KINDS, metavar="KIND", help=f"no faults, left as they are: {kinds}")
     add("--json", action="store_true", help="print the closing JSON line only")
-    return run(parser, work)
+    return run(parser, work, argv)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ def key_of(text: str) -> bytes:
 class Sightings:
     """Keys that were seen, and a call for each further sight of one.
 
-    The first `most_keys` different keys stay in memory. Lines with other keys are written to unlinked temporary files, parted by a
-    byte of the key, and each part is gone through in the same way at the end. So memory is bounded for any number of lines.
+    The first `most_keys` different keys stay in memory. Lines with other keys are written to unlinked temporary files, parted
+    by a byte of the key, and each part is gone through in the same way at the end: memory is bounded for any number of lines.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """The kinds of fault that a line of a corpus can have: how they are found, counted, shown and mended.
 
-Precedence, so that counts are exact: a line that is not of the encoding is nothing else; a blank line is only blank. Every other
-line has at most one fault of form (no tab, more than one, a backslash and a t, an empty text), and beside it each fault of its
-characters once. Only a line of good form can be a duplicate, an overlap or a pair of equal texts.
+Precedence, so that counts are exact: a line that is not of the encoding is nothing else; a blank line is only blank. Every
+other line has at most one fault of form (no tab, more than one, a backslash and a t, an empty text), and beside it each fault
+of its characters once. Only a line that `bert` reads can be a duplicate, an overlap or a pair of equal texts.
 """
 
 from __future__ import annotations
@@ -58,12 +58,11 @@ _REMOVED = {
     "zero_width": "\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufff9-\ufffb\U000e0001",
     "bom": "\ufeff",
 }
-_SPECIAL_WORD = rf"(?<!\S)(?:{'|'.join(map(re.escape, SPECIALS))})(?!\S)"
 _PATTERNS = {
     **{kind: re.compile(f"[{characters}]") for kind, characters in _REMOVED.items()},
-    "special_word": re.compile(_SPECIAL_WORD),
+    "special_word": re.compile(rf"(?<!\S)(?:{'|'.join(map(re.escape, SPECIALS))})(?!\S)"),
 }
-_SUSPICIOUS = re.compile(f"[{''.join(_REMOVED.values())}]|{_SPECIAL_WORD}")
+_SUSPICIOUS = re.compile(f"[<{''.join(_REMOVED.values())}]")
 _BY_CODE = {
     "E-CORPUS-ENCODING": "encoding",
     "E-CORPUS-BLANK": "blank",
@@ -138,9 +137,7 @@ class Rules:
     def examine_together(self, contents: Sequence[bytes], codec: str) -> Plain | None:
         """Look at some lines at once, which is twice as fast; None when one of them needs a look of its own."""
         try:
-            text = (
-                b"\n".join(contents).decode(codec) if codec == "utf-8" else "\n".join([each.decode(codec) for each in contents])
-            )
+            text = "\n".join([content.decode(codec) for content in contents])
         except UnicodeDecodeError:
             return None
         n_tabs = len(contents) if self.columns == 2 else 0

@@ -70,10 +70,10 @@ class Facts:
             known: The words of a vocabulary; None: there is none.
         """
         self.settle()
-        names = ("a", "b") if len(self.lengths) == 2 else ("text",)
-        lengths = dict(zip(names, map(percentiles, self.lengths), strict=True))
-        if len(self.lengths) == 2:
-            lengths["pair"] = percentiles(self.pair_lengths)
+        histograms = {"a": self.lengths[0], "b": self.lengths[-1], "pair": self.pair_lengths}
+        lengths = {name: percentiles(each) for name, each in histograms.items()}
+        if len(self.lengths) == 1:
+            lengths = {"text": lengths["a"]}
         if not self.n_pairs:
             return {"lengths": {}, "trimmed": None, "vocabulary": {}, "top_tokens": [], "proposals": {}}
         proposals = self._propose()
