@@ -165,6 +165,12 @@ def nothing_left():
     command(train, *SMALL, "-e", "1", "--resume", "last")
 
 
+def check_a_line_without_a_tab():
+    write("corpus.txt", b"a b\n")
+    script = load_script("data-preparation", "check_corpus")
+    command(script.main, "--corpus", "corpus.txt")
+
+
 def smoke_with_three_pairs():
     write_pairs("corpus.txt", story_pairs(3))
     load_script("training", "train_smoke").split_corpus(argparse.Namespace(corpus="corpus.txt"), Path("."))
@@ -204,6 +210,7 @@ PROVOKE = {
     "E-BATCH-RANGE": lambda: make_trainer([make_batch(is_next=torch.tensor([0, 2]))]).train(0),
     "E-BATCH-DTYPE": lambda: make_trainer([make_batch(is_next=torch.tensor([0.0, 1.0]))]).train(0),
     "E-BATCH-SHAPE": lambda: make_trainer([make_batch(is_next=torch.tensor([[0], [1]]))]).train(0),
+    "E-CHECK-FAULTS": check_a_line_without_a_tab,
     "E-CHECKPOINT-DAMAGED": lambda: load_checkpoint(write("model.ep0", b"")),
     "E-CHECKPOINT-FORMAT": foreign_checkpoint,
     "E-CHECKPOINT-NONE": no_checkpoint,

@@ -1,0 +1,176 @@
+"""What one needs to know of a corpus to choose sequence length, vocabulary and batch size, and proposals for them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Container, Mapping
+from heapq import nsmallest
+
+from .faults import excerpt
+from .vocab_file import SPECIALS
+
+VOCABULARY_SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
+_N_TOP = 20
+_PERCENTILES = (50, 90, 99)
+_SHARE_THAT_FITS = 0.98
+_SHORTEST, _LONGEST = 16, 512
+_MOST_UNKNOWN = 0.02
+_WORDS_PER_ROW = 50
+"""A word needs so many words of text to be worth a row of the model."""
+_TOKENS_A_STEP = 4096
+_BATCH_SIZES = (8, 256)
+_LEAST_STEPS = 50
+_PENDING_WORDS = 1 << 13
+
+
+class Facts:
+    """Words and lengths of the pairs (or single texts) of a corpus; memory grows with the different words only."""
+
+    def __init__(self, columns: int = 2) -> None:
+        """Begin with none; `columns` is the number of texts a line."""
+        self.n_markers = columns + 1
+        self.counts: Counter[str] = Counter()
+        self.lengths: list[Counter[int]] = [Counter() for _ in range(columns)]
+        self.pair_lengths: Counter[int] = Counter()
+        self._words: list[str] = []
+        self._lengths: list[tuple[int, ...]] = []
+
+    def add(self, words: list[str], lengths: list[tuple[int, ...]]) -> None:
+        """Count the words of some lines, and how many each text of each line has."""
+        self._words += words
+        self._lengths += lengths
+        if len(self._words) > _PENDING_WORDS:
+            self.settle()
+
+    def settle(self) -> None:
+        """Count what is pending: a Counter is several times faster on many words at once."""
+        self.counts.update(self._words)
+        for lengths, n in Counter(self._lengths).items():
+            for histogram, length in zip(self.lengths, lengths, strict=True):
+                histogram[length] += n
+            self.pair_lengths[sum(lengths)] += n
+        self._words, self._lengths = [], []
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs, or single texts."""
+        return self.pair_lengths.total()
+
+    @property
+    def n_tokens(self) -> int:
+        """Words of all texts."""
+        return sum(length * n for length, n in self.pair_lengths.items())
+
+    def report(self, seq_len: int | None, known: Container[str] | None) -> dict[str, object]:
+        """Lengths, trimming, vocabulary and proposals, for JSON.
+
+        Args:
+            seq_len: Tokens an example, markers included; None: what is proposed.
+            known: The words of a vocabulary; None: there is none.
+        """
+        self.settle()
+        histograms = {"a": self.lengths[0], "b": self.lengths[-1], "pair": self.pair_lengths}
+        lengths = {name: percentiles(each) for name, each in histograms.items()}
+        if len(self.lengths) == 1:
+            lengths = {"text": lengths["a"]}
+        if not self.n_pairs:
+            return {"lengths": {}, "trimmed": None, "vocabulary": {}, "top_tokens": [], "proposals": {}}
+        proposals = self._propose()
+        vocabulary: dict[str, object] = {"best": self.best_vocabularies()}
+        if known is not None:
+            vocabulary["given"] = self.coverage(known)
+        return {
+            "lengths": lengths,
+            "trimmed": self.trimmed(seq_len or int(str(proposals["seq_len"]["value"]))),
+            "vocabulary": vocabulary,
+            "top_tokens": [[excerpt(word), n] for word, n in nsmallest(_N_TOP, self.counts.items(), _by_count)],
+            "proposals": proposals,
+        }
+
+    def trimmed(self, seq_len: int) -> dict[str, object]:
+        """The pairs that lose words at this length, and the share of all words that is lost, as in `BERTDataset`."""
+        room = seq_len - self.n_markers
+        n_pairs = sum(n for length, n in self.pair_lengths.items() if length > room)
+        n_lost = sum((length - room) * n for length, n in self.pair_lengths.items() if length > room)
+        shares = {"pair_share": n_pairs / self.n_pairs, "token_share": n_lost / self.n_tokens}
+        return {"seq_len": seq_len, "pairs": n_pairs, "tokens": n_lost, **shares}
+
+    def coverage(self, known: Container[str]) -> dict[str, object]:
+        """How many of the words a vocabulary has; the word `<unk>` itself is unknown, as in training."""
+        unknown = SPECIALS[1]
+        found = [n for word, n in self.counts.items() if word in known and word != unknown]
+        share = sum(found) / self.n_tokens
+        return {"types_known": len(found), "coverage": share, "unk_share": 1 - share}
+
+    def best_vocabularies(self) -> list[dict[str, object]]:
+        """Coverage of the most frequent words, at each usual size up to the first that holds all."""
+        ordered, n_special = self._ordered()
+        rows: list[dict[str, object]] = []
+        for size in VOCABULARY_SIZES:
+            share = (sum(ordered[:size]) + n_special) / self.n_tokens
+            rows.append({"size": size, "coverage": share, "unk_share": 1 - share})
+            if size >= len(ordered):
+                break
+        return rows
+
+    def _ordered(self) -> tuple[list[int], int]:
+        """Counts of the words that need a row, most frequent first, and of special words but `<unk>`, which have one."""
+        ordered = sorted((n for word, n in self.counts.items() if word not in SPECIALS), reverse=True)
+        return ordered, sum(self.counts[word] for word in SPECIALS if word != SPECIALS[1])
+
+    def _propose(self) -> dict[str, dict[str, object]]:
+        """A value and its reason for each setting."""
+        seq_len = propose_seq_len(self.pair_lengths, self.n_markers)
+        fit = 1 - sum(n for length, n in self.pair_lengths.items() if length > seq_len - self.n_markers) / self.n_pairs
+        reason = f"{fit:.1%} fit whole" + (f"; longer ones are trimmed at {_LONGEST}" if seq_len == _LONGEST else "")
+        proposals = {"seq_len": _proposal(seq_len, reason)}
+        low, high = _BATCH_SIZES
+        batch_size = high
+        while batch_size > low and (batch_size * seq_len > _TOKENS_A_STEP or batch_size * _LEAST_STEPS > self.n_pairs):
+            batch_size //= 2
+        n_steps = math.ceil(self.n_pairs / batch_size)
+        proposals["batch_size"] = _proposal(batch_size, f"{batch_size * seq_len} tokens a step, {n_steps} steps a pass")
+        ordered, n_special = self._ordered()
+        if not ordered:
+            return proposals
+        most = max(VOCABULARY_SIZES[0], self.n_tokens // _WORDS_PER_ROW)
+        size, n_known = 0, n_special
+        while size < min(most, len(ordered)) and n_known < (1 - _MOST_UNKNOWN) * self.n_tokens:
+            n_known += ordered[size]
+            size += 1
+        reason = f"leaves {1 - n_known / self.n_tokens:.1%} of the words <unk>"
+        if n_known < (1 - _MOST_UNKNOWN) * self.n_tokens:
+            reason += f", and a row for every {_WORDS_PER_ROW} words of text is the most: tokenise finer, or into sub-words"
+        proposals["vocab_size"] = _proposal(max(1, size), reason)
+        proposals["min_freq"] = _proposal(ordered[max(1, size) - 1], "how often the rarest of these words occurs")
+        return proposals
+
+
+def percentiles(histogram: Mapping[int, int]) -> dict[str, int]:
+    """The least length that so many per cent of the texts do not exceed, in words."""
+    total, seen = sum(histogram.values()), 0
+    found: dict[str, int] = {}
+    for length in sorted(histogram):
+        seen += histogram[length]
+        for percent in _PERCENTILES:
+            if 100 * seen >= percent * total:
+                found.setdefault(f"p{percent}", length)
+    return {**found, "max": max(histogram, default=0)}
+
+
+def propose_seq_len(histogram: Mapping[int, int], n_markers: int) -> int:
+    """The least multiple of 8, from 16 to 512, at which 98 % of the pairs fit whole; 512 when none is."""
+    total = sum(histogram.values())
+    for seq_len in range(_SHORTEST, _LONGEST, 8):
+        if sum(n for length, n in histogram.items() if length + n_markers <= seq_len) >= _SHARE_THAT_FITS * total:
+            return seq_len
+    return _LONGEST
+
+
+def _proposal(value: int, reason: str) -> dict[str, object]:
+    return {"value": value, "reason": reason}
+
+
+def _by_count(item: tuple[str, int]) -> tuple[int, str]:
+    return -item[1], item[0]

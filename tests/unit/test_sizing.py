@@ -1,0 +1,60 @@
+"""The figures by which settings are chosen, and the proposals."""
+
+from collections import Counter
+
+import pytest
+
+from bert_pytorch import WordVocab
+from bert_pytorch.dataset.sizing import Facts, percentiles, propose_seq_len
+
+
+def facts_of(pairs):
+    facts = Facts(2)
+    for pair in pairs:
+        facts.add([word for text in pair for word in text.split()], [tuple(len(text.split()) for text in pair)])
+    return facts
+
+
+def test_percentiles_are_lengths_that_so_many_do_not_exceed():
+    lengths = [*range(1, 101)]
+    assert percentiles(Counter(lengths)) == {"p50": 50, "p90": 90, "p99": 99, "max": 100}
+    assert percentiles({7: 1}) == {"p50": 7, "p90": 7, "p99": 7, "max": 7}
+    assert percentiles({3: 99, 500: 1}) == {"p50": 3, "p90": 3, "p99": 3, "max": 500}
+
+
+@pytest.mark.parametrize(
+    ("histogram", "n_markers", "seq_len"),
+    [({5: 1}, 3, 16), ({21: 1}, 3, 24), ({22: 1}, 3, 32), ({22: 1}, 2, 24), ({22: 2, 5: 98}, 3, 16), ({9000: 1}, 3, 512)],
+)
+def test_the_length_proposed_holds_nearly_all_pairs(histogram, n_markers, seq_len):
+    assert propose_seq_len(histogram, n_markers) == seq_len
+
+
+def test_vocabulary_figures_are_those_of_a_vocabulary_of_that_size():
+    words = [f"w{i}" for i in range(2003) for _ in range(1 + 2003 // (i + 1))]
+    pairs = [(" ".join(words[i : i + 7]), " ".join(words[i + 7 : i + 12])) for i in range(0, len(words), 12)]
+    facts = facts_of(pairs)
+    report = facts.report(None, WordVocab([words], max_size=53).stoi)
+    rows = report["vocabulary"]["best"]
+    assert [row["size"] for row in rows] == [1000, 2000, 5000]
+    for row in rows:
+        vocab = WordVocab([words], max_size=row["size"])
+        assert row["coverage"] == pytest.approx(sum(vocab.counts) / len(words))
+        assert row["coverage"] + row["unk_share"] == pytest.approx(1)
+    assert report["vocabulary"]["given"]["types_known"] == 53
+    assert report["top_tokens"] == [[word, n] for word, n in WordVocab([words]).freqs.most_common(20)]
+    proposals = {name: proposal["value"] for name, proposal in report["proposals"].items()}
+    assert proposals["vocab_size"] == 1000
+    assert proposals["min_freq"] == WordVocab([words], max_size=1000).counts[-1]
+    assert "sub-words" in report["proposals"]["vocab_size"]["reason"]
+    assert proposals["seq_len"] == report["trimmed"]["seq_len"] == 16
+    assert proposals["batch_size"] in (16, 32)
+
+
+def test_special_words_need_no_row():
+    facts = facts_of([("<unk> <mask> a a", "b <pad>")])
+    report = facts.report(7, {"<unk>", "<mask>", "<pad>", "a"})
+    assert report["vocabulary"]["given"] == {"types_known": 3, "coverage": 4 / 6, "unk_share": pytest.approx(2 / 6)}
+    assert report["vocabulary"]["best"] == [{"size": 1000, "coverage": 5 / 6, "unk_share": pytest.approx(1 / 6)}]
+    assert report["trimmed"] == {"seq_len": 7, "pairs": 1, "tokens": 2, "pair_share": 1.0, "token_share": 2 / 6}
+    assert "vocab_size" not in facts_of([("<unk>", "<unk>")]).report(None, None)["proposals"]
