@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from bert_pytorch import BERTDataset, WordVocab
-from bert_pytorch.dataset.checking import CheckOptions, check_corpus
 from bert_pytorch.dataset.corpus import PairCorpus
-from bert_pytorch.dataset.faults import KINDS, READABLE_KINDS, Rules
-from bert_pytorch.dataset.fixing import CHANGES
 from bert_pytorch.errors import InputError, UsageError
+from bert_pytorch.preparation.checking import CheckOptions, check_corpus
+from bert_pytorch.preparation.faults import KINDS, READABLE_KINDS, Rules
+from bert_pytorch.preparation.fixing import CHANGES
 
 from .examples import load_script
 

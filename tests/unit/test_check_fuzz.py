@@ -6,10 +6,10 @@ import os
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from bert_pytorch.dataset.checking import CheckOptions, check_corpus
 from bert_pytorch.dataset.corpus import PairCorpus, split_line
-from bert_pytorch.dataset.faults import KINDS, READABLE_KINDS, Rules, excerpt
 from bert_pytorch.errors import InputError
+from bert_pytorch.preparation.checking import CheckOptions, check_corpus
+from bert_pytorch.preparation.faults import KINDS, READABLE_KINDS, Rules, excerpt
 
 from .examples import assert_one_line
 

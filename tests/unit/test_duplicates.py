@@ -5,8 +5,8 @@ import tempfile
 
 import pytest
 
-from bert_pytorch.dataset.duplicates import LineMarks, Sightings, key_of
 from bert_pytorch.errors import SaveError
+from bert_pytorch.preparation.duplicates import LineMarks, Sightings, key_of
 
 
 @pytest.mark.parametrize("most_keys", [1, 3, 29, 10_000])

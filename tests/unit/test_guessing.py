@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from bert_pytorch.dataset.guessing import likely_encoding, likely_wide
+from bert_pytorch.preparation.guessing import likely_encoding, likely_wide
 
 GERMAN = "Der B\xe4r und die V\xf6gel fl\xfcchten \xfcber die Stra\xdfe \u2013 sch\xf6n, sagte sie \u201edanke\u201c"
 RUSSIAN = (

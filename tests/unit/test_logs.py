@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from bert_pytorch.dataset.logs import masker
+from bert_pytorch.preparation.logs import masker
 
 from .examples import SHARED
 

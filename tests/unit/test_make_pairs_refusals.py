@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from bert_pytorch.dataset.parts import PARTS
+from bert_pytorch.preparation.parts import PARTS
 
 from .examples import load_script
 

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from bert_pytorch.dataset.pairing import corpus_lines
-from bert_pytorch.dataset.parts import PARTS, Split
-from bert_pytorch.dataset.sources import Tally
+from bert_pytorch.preparation.pairing import corpus_lines
+from bert_pytorch.preparation.parts import PARTS, Split
+from bert_pytorch.preparation.sources import Tally
 
 from .examples import load_script
 

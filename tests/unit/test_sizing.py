@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from bert_pytorch import WordVocab
-from bert_pytorch.dataset.sizing import Facts, percentiles, propose_seq_len
+from bert_pytorch.preparation.sizing import Facts, percentiles, propose_seq_len
 
 
 def facts_of(pairs):

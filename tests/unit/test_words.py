@@ -11,9 +11,9 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_pytorch.dataset.layout import FORMATS
-from bert_pytorch.dataset.sentences import in_sentences
-from bert_pytorch.dataset.words import plain, word_former
+from bert_pytorch.preparation.layout import FORMATS
+from bert_pytorch.preparation.sentences import in_sentences
+from bert_pytorch.preparation.words import plain, word_former
 
 from .examples import load_script, read_part
 
@@ -103,7 +103,7 @@ def test_sentences_go_over_line_ends_and_never_over_a_document(monkeypatch):
     ]
     story = [f"It was day {i} when the ship came in. All saw it!" for i in range(997)]
     whole = list(in_sentences(iter([*story, None]), "en"))
-    monkeypatch.setattr("bert_pytorch.dataset.sentences._LEAST_CHARACTERS", 101)
+    monkeypatch.setattr("bert_pytorch.preparation.sentences._LEAST_CHARACTERS", 101)
     assert list(map(plain, list(in_sentences(iter([*story, None]), "en"))[:-1])) == list(map(plain, whole[:-1]))
     assert len(whole) == 2 * 997 + 1
 

@@ -12,8 +12,8 @@ from pathlib import Path
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
 
 from bert_pytorch.command import Parser, at_least, run, say
-from bert_pytorch.dataset.checking import CheckOptions, check_corpus
-from bert_pytorch.dataset.faults import KINDS, READABLE_KINDS, Rules
+from bert_pytorch.preparation.checking import CheckOptions, check_corpus
+from bert_pytorch.preparation.faults import KINDS, READABLE_KINDS, Rules
 
 DEFAULT_CORPUS = "bert-smoke/corpus.txt"
 SUMMARY_CHARS = 1800

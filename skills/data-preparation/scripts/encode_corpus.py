@@ -22,13 +22,13 @@ SUFFIX = ".tokens"
 
 def work(args: argparse.Namespace) -> dict[str, object]:
     """Encode, and report what the file holds."""
+    # Torch is imported here, so that --help needs none.
+    from bert_pytorch.dataset.cache import EncodingSettings, encode_corpus
+
     began = time.perf_counter()
     output = args.output or args.corpus + SUFFIX
     check_writable(output)
     vocab = Vocab.load_vocab(args.vocab)
-    # Torch is imported here, so that --help and the checks above need none.
-    from bert_pytorch.dataset.cache import EncodingSettings, encode_corpus
-
     settings = EncodingSettings(args.columns, args.encoding, args.corpus_lines, args.skip_bad_lines)
     encoded = encode_corpus(args.corpus, vocab, output, settings, args.processes)
     n_tokens, n_unknown = encoded.manifest["n_tokens"], int(encoded.word_counts[vocab.unk_index])

@@ -15,13 +15,13 @@ from pathlib import Path
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
 
 from bert_pytorch.command import Parser, at_least, between, run, say
-from bert_pytorch.dataset.documents import read_documents
-from bert_pytorch.dataset.layout import FORMATS, Layout, format_of
-from bert_pytorch.dataset.pairing import corpus_lines
-from bert_pytorch.dataset.parts import PARTS, Part, Split, write_parts
-from bert_pytorch.dataset.sources import COMPRESSIONS, STDIN, Tally
 from bert_pytorch.errors import UsageError
 from bert_pytorch.files import check_writable
+from bert_pytorch.preparation.documents import read_documents
+from bert_pytorch.preparation.layout import FORMATS, Layout, format_of
+from bert_pytorch.preparation.pairing import corpus_lines
+from bert_pytorch.preparation.parts import PARTS, Part, Split, write_parts
+from bert_pytorch.preparation.sources import COMPRESSIONS, STDIN, Tally
 
 TABLES = ("csv", "tsv")
 RECORDS = ("jsonl", *TABLES)

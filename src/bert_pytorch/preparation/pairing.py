@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
+from ..dataset.draws import Draws
 from ..errors import InputError
-from .draws import Draws
 from .sources import Tally
 
 _PACKING = 1

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import BinaryIO
 
+from ..dataset.lines import N_MARK_BYTES, codec_of_head, split_lines, wrong_byte
 from ..errors import InputError, UnreadableError
 from ..extras import import_extra
-from .lines import N_MARK_BYTES, codec_of_head, split_lines, wrong_byte
 
 STDIN = "-"
 COMPRESSIONS = ("gz", "zst")

@@ -12,11 +12,11 @@ from bisect import insort
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from ..dataset.corpus import split_line
+from ..dataset.lines import Line, codec_and_start, read_lines
+from ..dataset.vocab_file import SPECIALS
 from ..errors import InputError, UsageError
-from .corpus import split_line
 from .duplicates import key_of
-from .lines import Line, codec_and_start, read_lines
-from .vocab_file import SPECIALS
 
 
 class Kind(NamedTuple):

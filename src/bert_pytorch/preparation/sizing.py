@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Container, Mapping
 from heapq import nsmallest
 
+from ..dataset.vocab_file import SPECIALS
 from .faults import excerpt
-from .vocab_file import SPECIALS
 
 VOCABULARY_SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 _N_TOP = 20

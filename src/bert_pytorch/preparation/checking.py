@@ -6,14 +6,14 @@ import codecs
 from dataclasses import dataclass
 from itertools import islice
 
+from ..dataset.lines import Line, codec_and_start, read_lines
+from ..dataset.vocab import WordVocab
 from ..errors import InputError
 from .duplicates import Sightings, key_of
 from .faults import KINDS, NO_FAULT, Finding, Rules, Tally, excerpt
 from .fixing import Fixer
 from .guessing import likely_encoding, likely_wide
-from .lines import Line, codec_and_start, read_lines
 from .sizing import Facts
-from .vocab import WordVocab
 
 _SAMPLE_BYTES = 1 << 16
 _GROUP_SIZES = (256, 16)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
+from ..dataset.draws import Draws
 from ..errors import InputError
 from ..files import atomic_write
-from .draws import Draws
 
 PARTS = ("train", "valid", "test")
 _TEST, _VALID = 2, 3
