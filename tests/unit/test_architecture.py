@@ -19,8 +19,10 @@ FLOW = [
     ["dataset.layout", "dataset.words", "dataset.logs", "dataset.sentences", "dataset.pairing", "dataset.parts"],
     ["dataset.records"],
     ["dataset.documents"],
-    ["dataset.corpus", "dataset.vocab_file"],
-    ["dataset.vocab", "dataset.tokenizer"],
+    ["dataset.corpus", "dataset.counting", "dataset.pieces"],
+    ["dataset.vocab_file"],
+    ["dataset.vocab"],
+    ["dataset.tokenizer"],
     ["dataset.tensor_draws"],
     ["dataset.masking", "dataset.negatives"],
     ["dataset.examples"],
@@ -41,8 +43,9 @@ FLOW = [
     ["cli"],
     ["__main__"],
 ]
-# The name `build` had its place in `dataset.vocab` in bert-pytorch, and is the command of today.
-UPWARD = {("dataset.vocab", "cli")}
+# The names `build` and `load_vocab` had their place in `dataset.vocab` in bert-pytorch: the one is the command of today, and the
+# other reads sub-word vocabularies too.
+UPWARD = {("dataset.vocab", "cli"), ("dataset.vocab", "dataset.tokenizer")}
 PRINTERS = {"command", "pipeline", "inputs", "dataset.cache"}
 
 
