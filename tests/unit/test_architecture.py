@@ -43,7 +43,7 @@ FLOW = [
     ["cli"],
     ["__main__"],
 ]
-# The names `build` and `load_vocab` had their place in `dataset.vocab` in bert-pytorch: the one is the command of today, and the
+# The names `build` and `load_vocab` had their place in `dataset.vocab` in bert-pytorch: the one is the command of today, the
 # other reads sub-word vocabularies too.
 UPWARD = {("dataset.vocab", "cli"), ("dataset.vocab", "dataset.tokenizer")}
 PRINTERS = {"command", "pipeline", "inputs", "dataset.cache"}

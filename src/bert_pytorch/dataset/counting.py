@@ -13,6 +13,7 @@ from .lines import byte_ranges, codec_and_start, read_text
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
     from multiprocessing.sharedctypes import Synchronized
 
 _BYTE_CODECS = ("utf-8", "ascii", "iso8859-1", "cp1252")
@@ -122,7 +123,8 @@ def _count_in_processes(parts: Sequence[Part], codec: str, n_processes: int) -> 
     context = get_context("fork")
     n_taken = context.Value("q", 0)
     counter: Counter[str] = Counter()
-    processes, waiting = [], []
+    processes: list[BaseProcess] = []
+    waiting: list[Connection] = []
     try:
         for _ in range(n_processes):
             receiver, sender = context.Pipe(duplex=False)
@@ -133,7 +135,8 @@ def _count_in_processes(parts: Sequence[Part], codec: str, n_processes: int) -> 
             waiting.append(receiver)
         with tqdm(total=len(parts), desc="counting words", unit=" MiB", disable=None) as bar:
             while waiting:
-                for receiver in wait(waiting, _POLL_SECONDS):
+                ready = wait(waiting, _POLL_SECONDS)
+                for receiver in [each for each in waiting if each in ready]:
                     waiting.remove(receiver)
                     counter = _merged(counter, _receive(receiver))
                 # Without its lock, which a killed process may hold for ever.

@@ -61,7 +61,7 @@ class Pieces(NamedTuple):
 
 
 def normalizer_of(model: str, lowercase: bool, normalize: bool) -> dict[str, Any] | None:
-    """The section of `tokenizer.json` that treats texts as asked for; WordPiece also takes each Chinese character for a word."""
+    """The section of `tokenizer.json` that treats texts as asked for; to WordPiece each Chinese character is a word."""
     parts: list[dict[str, Any]] = [{"type": "NFKC"}] if normalize else []
     if model == "WordPiece":
         fields = {"clean_text": False, "handle_chinese_chars": True, "strip_accents": False, "lowercase": lowercase}
@@ -140,12 +140,7 @@ def read_pieces(document: Mapping[str, Any]) -> Pieces:
     own = own_specials_first(itos)
     if own is not itos and "[UNK]" not in itos:
         raise NotAVocabulary(f"its ids 0-4 are {itos[:5]}, expected {list(SPECIALS)}, or the specials of BERT on the hub")
-    added = document.get("added_tokens") or []
-    names = (
-        [token.get("content") if isinstance(token, dict) else token for token in added] if isinstance(added, list) else [added]
-    )
-    if other := [name for name in names if name not in (*SPECIALS, *HUB_SPECIALS)]:
-        raise NotAVocabulary(f"it adds the token {other[0]!r}, expected none beside the specials")
+    _check_added(document.get("added_tokens"))
     if kind == "BPE":
         return Pieces(kind, own, _read_merges(model, set(own)), document.get("normalizer"))
     most_characters = model.get("max_input_chars_per_word", _MOST_CHARACTERS)
@@ -154,6 +149,13 @@ def read_pieces(document: Mapping[str, Any]) -> Pieces:
     if type(most_characters) is not int or not 1 <= most_characters <= 10_000:
         raise NotAVocabulary(f"its max_input_chars_per_word is {most_characters!r}, expected 1 to 10000")
     return Pieces(kind, own, [], document.get("normalizer"), most_characters)
+
+
+def _check_added(tokens: object) -> None:
+    for token in tokens if isinstance(tokens, list) else [tokens]:
+        name = token.get("content") if isinstance(token, dict) else token
+        if name not in (None, *SPECIALS, *HUB_SPECIALS):
+            raise NotAVocabulary(f"it adds the token {name!r}, expected none beside the specials")
 
 
 def _read_itos(vocab: object) -> list[str]:

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain, islice, repeat
 from typing import Any, NamedTuple
@@ -180,7 +180,12 @@ def train_subwords(
         trainer = tokenizers.trainers.BpeTrainer(special_tokens=list(SPECIALS), initial_alphabet=alphabet, **common)
     else:
         # Given beforehand, for else the trainer numbers them as it meets them, in another order each time.
-        letters, inner = _characters(tokenizer, counts, max_size // 2, min_freq)
+
+        def part(word: str) -> list[str]:
+            normal = tokenizer.normalizer.normalize_str(_without_surrogates(word))
+            return [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(normal)]
+
+        letters, inner = _characters(part, counts, max_size // 2, min_freq)
         first = [*SPECIALS, *(f"##{letter}" for letter in inner)]
         chosen = {"initial_alphabet": letters, "limit_alphabet": len(letters)}
         trainer = tokenizers.trainers.WordPieceTrainer(special_tokens=first, **chosen, **common)
@@ -200,12 +205,12 @@ def _texts_of(counts: Counter[str]) -> Iterator[str]:
         yield " ".join(some)
 
 
-def _characters(tokenizer: Any, counts: Counter[str], most: int, least: int) -> tuple[list[str], list[str]]:
+def _characters(part: Callable[[str], list[str]], counts: Counter[str], most: int, least: int) -> tuple[list[str], list[str]]:
     """The commonest characters of the words, and in order those of them that do not only begin words."""
     occurrences: Counter[str] = Counter()
     inside: set[str] = set()
     for word, n in counts.items():
-        for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(_without_surrogates(word))):
+        for piece in part(word):
             for letter in piece:
                 occurrences[letter] += n
             inside.update(piece[1:])

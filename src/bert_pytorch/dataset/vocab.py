@@ -240,7 +240,7 @@ class WordVocab(Vocab):
             max_size: Most words beside the five specials; None: all.
             min_freq: Least number of occurrences of a word.
             lowercase: Take capital and small letters for the same; kept for all texts that are encoded.
-            normalize: Take characters that Unicode's NFKC unites (wide and narrow forms, ligatures) for the same; kept likewise.
+            normalize: Take characters that Unicode's NFKC unites (wide forms, ligatures) for the same; kept likewise.
         """
         self._number(count_words(texts), max_size, min_freq, lowercase, normalize)
 
