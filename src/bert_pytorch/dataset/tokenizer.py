@@ -31,7 +31,8 @@ class Encoded(NamedTuple):
 
     ids: list[int]
     offsets: list[tuple[int, int]]
-    """Of each piece, where in the text it stands: first character and end. Pieces of one character share its place."""
+    """Of each piece, where in the text it stands: first character and end. Pieces of one character share its place, and a piece
+    that is only the space before a word has that of the word's first character."""
 
 
 class SubwordVocab(Vocab):
@@ -206,17 +207,16 @@ def _texts_of(counts: Counter[str]) -> Iterator[str]:
 
 
 def _characters(part: Callable[[str], list[str]], counts: Counter[str], most: int, least: int) -> tuple[list[str], list[str]]:
-    """The commonest characters of the words, and in order those of them that do not only begin words."""
+    """The commonest characters of the words, and in order those of them that can stand within one."""
     occurrences: Counter[str] = Counter()
-    inside: set[str] = set()
     for word, n in counts.items():
         for piece in part(word):
             for letter in piece:
                 occurrences[letter] += n
-            inside.update(piece[1:])
     kept = sorted(letter for letter, n in occurrences.items() if n >= least)
     kept.sort(key=occurrences.__getitem__, reverse=True)
-    return kept[:most], sorted(inside.intersection(kept[:most]))
+    # Punctuation and Chinese characters are words of their own.
+    return kept[:most], sorted(letter for letter in kept[:most] if len(part(f"a{letter}a")) == 1)
 
 
 def _count_pieces(vocab: SubwordVocab, counts: Counter[str]) -> Counter[str]:
