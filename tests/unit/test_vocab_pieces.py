@@ -61,6 +61,9 @@ def write(path, content):
     return path
 
 
+FURTHER_MERGES = {(i,) for i in range(2, 300)}
+
+
 def places(value, path=()):
     """Where in a nest of dicts and lists a value stands."""
     yield path
@@ -178,7 +181,7 @@ def test_merges_as_older_files_have_them(tmp_path):
 @settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_value_at_any_place_of_the_file_is_taken_or_refused(tmp_path, vocab, data):
     whole = document(vocab, tmp_path / "tokenizer.json")
-    names = [path for path in places(whole) if path and path[:2] != ("model", "vocab") and path[2:3] < (5,)]
+    names = [path for path in places(whole) if path and path[:2] != ("model", "vocab") and path[2:3] not in FURTHER_MERGES]
     *outer, last = data.draw(st.sampled_from([*names, ("model", "vocab", "<mask>")]))
     holder = whole
     for key in outer:
