@@ -92,13 +92,14 @@ def test_any_text_is_encoded_alike_by_every_door_and_holds_no_special(wordpiece,
 
 
 def test_offsets_are_the_places_of_the_pieces_in_the_text_as_given(wordpiece, bpe):
-    # No piece was learnt for a capital W, so that in bytes the space before it is a piece too.
+    # No piece was learnt for a space and a capital W, so that in bytes the space before it is a piece by itself.
     text = "  Walked,\twalked \u8bed\u8a00 \ufb01n\n"
     lower = train_on([text], "WordPiece", lowercase=True, normalize=True)
     for vocab in (wordpiece, bpe):
         for i, (start, end) in zip(*vocab.encode(text), strict=True):
             piece = vocab.itos[i].removeprefix("##").removeprefix("\u0120")
-            assert text[start:end] == (piece or "W") or not piece.isascii() or i == vocab.unk_index
+            place = text[start:end]
+            assert place == piece or (len(place) == 1 and (not piece.isascii() or not piece)) or i == vocab.unk_index
     assert [text[start:end] for start, end in lower.encode(text).offsets] == [
         *("Walked", ",", "walked", "\u8bed", "\u8a00"),
         *("\ufb01n",),
