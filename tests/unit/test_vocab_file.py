@@ -159,6 +159,8 @@ def test_a_strange_pickle_is_refused(tmp_path, content):
         document(freqs=[1]),
         document(version=99),
         document(format="another"),
+        document(lowercase=1),
+        document(normalize=None),
         b'{"a":' * 100_000,
     ],
 )
