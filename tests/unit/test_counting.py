@@ -48,8 +48,6 @@ def small_parts(monkeypatch):
         b"one\ttwo one\r\nthree",
         b"\xef\xbb\xbfone two\n\xef\xbb\xbfone",
         b"nul\x00nul nul\x00nul \x00\n",
-        b"a" * 1_000_003,
-        (b"w%d " * 100_003 + b"\n") % tuple(range(100_003)),
         "".join(f"x{white}y{white}{white}z\n" for white in WHITE).encode(),
         "\u8a9e\u3000\u8a9e \u3000 a\u0085b \u0301e\u0301 \U0001f468\u200d\U0001f469\n".encode(),
         "\u3000".encode(),
@@ -57,9 +55,14 @@ def small_parts(monkeypatch):
     ids=lambda content: repr(content[:9]),
 )
 def test_words_are_those_of_the_decoded_lines(tmp_path, small_parts, content, n_processes):
-    if len(content) > 99_999 and n_processes not in (1, 3):
-        pytest.skip("long files are counted with one and with three processes")
     path = write(tmp_path / "corpus.txt", content)
+    assert count_files([path], n_processes=n_processes) == slow_count(path)
+
+
+@pytest.mark.parametrize("n_processes", [1, 3])
+@pytest.mark.parametrize("content", [b"a" * 1_000_003, b" ".join(b"w%d" % i for i in range(100_003)) + b"\nlast"], ids=len)
+def test_a_line_may_be_of_any_length(tmp_path, content, n_processes):
+    path = write(tmp_path / "corpus.txt", b"first\n" + content)
     assert count_files([path], n_processes=n_processes) == slow_count(path)
 
 

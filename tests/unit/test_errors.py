@@ -18,8 +18,8 @@ import torch
 from bert_pytorch import BERT, BERTLM, BERTDataset, WordVocab
 from bert_pytorch.cli import build_vocab, train
 from bert_pytorch.command import Parser, run
-from bert_pytorch.dataset.cache import EncodingSettings, encode_corpus
 from bert_pytorch.dataset import counting
+from bert_pytorch.dataset.cache import EncodingSettings, encode_corpus
 from bert_pytorch.dataset.corpus import PairCorpus
 from bert_pytorch.dataset.encoded import MappedCorpus
 from bert_pytorch.dataset.loader import BatchLoader
