@@ -79,7 +79,7 @@ def vocab_parser() -> Parser:
     """The flags of `bert-vocab`."""
     parser = Parser(prog="bert-vocab", description="Build a vocabulary. Ends with one JSON line on stdout.")
     add = parser.add_argument
-    add("-c", "--corpus_path", required=True, nargs="+", metavar="FILE", help="text files; words are parted by white space")
+    add("-c", "--corpus_path", required=True, nargs="+", action="extend", metavar="FILE", help="text files of words")
     add("-o", "--output_path", required=True, metavar="FILE", help="where the vocabulary is written")
     add("-s", "--vocab_size", type=at_least(1), metavar="N", help="most entries, beside the 5 specials (word: all; else 30000)")
     add("-e", "--encoding", default="utf-8", metavar="NAME", help="encoding of the corpora (utf-8)")
