@@ -77,11 +77,14 @@ def bert_parser() -> Parser:
 
 def vocab_parser() -> Parser:
     """The flags of `bert-vocab`."""
-    parser = Parser(prog="bert-vocab", description="Build a word vocabulary. Ends with one JSON line on stdout.")
+    parser = Parser(prog="bert-vocab", description="Build a vocabulary. Ends with one JSON line on stdout.")
     add = parser.add_argument
-    add("-c", "--corpus_path", required=True, metavar="FILE", help="text file; words are parted by white space")
+    add("-c", "--corpus_path", required=True, nargs="+", action="extend", metavar="FILE", help="text files of words")
     add("-o", "--output_path", required=True, metavar="FILE", help="where the vocabulary is written")
-    add("-s", "--vocab_size", type=at_least(1), metavar="N", help="most words, beside the 5 specials (all)")
-    add("-e", "--encoding", default="utf-8", metavar="NAME", help="encoding of the corpus (utf-8)")
-    add("-m", "--min_freq", type=at_least(1), default=1, metavar="N", help="least occurrences of a word (1)")
+    add("-s", "--vocab_size", type=at_least(1), metavar="N", help="most entries, beside the 5 specials (word: all; else 30000)")
+    add("-e", "--encoding", default="utf-8", metavar="NAME", help="encoding of the corpora (utf-8)")
+    add("-m", "--min_freq", type=at_least(1), default=1, metavar="N", help="least occurrences of a word or a new piece (1)")
+    add("--model", choices=("word", "wordpiece", "bpe"), default="word", help="whole words, or pieces of them (word)")
+    add("--lowercase", action="store_true", help="lower-case this text and all that is encoded later")
+    add("--normalize", action="store_true", help="Unicode NFKC for this text and all that is encoded later")
     return parser

@@ -12,7 +12,7 @@ from .errors import UsageError
 
 if TYPE_CHECKING:
     from .dataset import BERTDataset
-    from .dataset.vocab import WordVocab
+    from .dataset.vocab import Vocab
 
 DATA_SETTINGS = ("objective", "mlm_probability", "whole_word_masking", "span_masking")
 
@@ -40,7 +40,7 @@ def check_data_flags(args: argparse.Namespace) -> None:
             raise UsageError(f"{flag} has no effect {reason}; leave one out [E-SETTING-CONFLICT]")
 
 
-def open_datasets(args: argparse.Namespace, vocab: WordVocab) -> tuple[BERTDataset, BERTDataset | None]:
+def open_datasets(args: argparse.Namespace, vocab: Vocab) -> tuple[BERTDataset, BERTDataset | None]:
     """The training corpus and the held-out one, as ids, with a line of facts about each on stderr.
 
     Raises:
@@ -58,7 +58,7 @@ def open_datasets(args: argparse.Namespace, vocab: WordVocab) -> tuple[BERTDatas
     return dataset, test_dataset
 
 
-def _open_dataset(args: argparse.Namespace, vocab: WordVocab, path: str, corpus_lines: int | None) -> BERTDataset:
+def _open_dataset(args: argparse.Namespace, vocab: Vocab, path: str, corpus_lines: int | None) -> BERTDataset:
     from .dataset import BERTDataset
     from .dataset.cache import EncodingSettings, check_source, open_cached
     from .dataset.corpus import count_columns

@@ -15,8 +15,9 @@ from .files import check_writable
 from .inputs import DATA_SETTINGS, check_data_flags, open_datasets
 
 if TYPE_CHECKING:
-    from .dataset import BERTDataset, WordVocab
+    from .dataset import BERTDataset
     from .dataset.loader import BatchLoader
+    from .dataset.vocab import Vocab
     from .trainer import BERTTrainer
 
 _LARGE_SHARE_SEEN = 0.2
@@ -28,24 +29,35 @@ _KEPT_SETTINGS = (
 
 
 def build_vocabulary(args: argparse.Namespace) -> dict[str, object]:
-    """Count the words of a corpus and write the vocabulary; returns the report of `bert-vocab`."""
-    from .dataset.lines import read_text
+    """Count the words of corpora and write the vocabulary; returns the report of `bert-vocab`."""
+    from .dataset.counting import count_files
     from .dataset.vocab import WordVocab
 
     began = time.perf_counter()
     check_writable(args.output_path)
-    vocab = WordVocab(read_text(args.corpus_path, args.encoding), max_size=args.vocab_size, min_freq=args.min_freq)
-    if not sum(vocab.counts):
-        raise InputError(f"{args.corpus_path}: no word occurs {args.min_freq} times; check file and --min_freq [E-VOCAB-EMPTY]")
+    counts = count_files(args.corpus_path, args.encoding)
+    options = {"min_freq": args.min_freq, "lowercase": args.lowercase, "normalize": args.normalize}
+    if args.model == "word":
+        vocab = WordVocab.of_counts(counts, args.vocab_size, **options)
+    else:
+        from .dataset.tokenizer import VOCAB_SIZE, train_subwords
+
+        model = {"wordpiece": "WordPiece", "bpe": "BPE"}[args.model]
+        vocab = train_subwords(counts, model, args.vocab_size or VOCAB_SIZE, **options)
+    n_known, n_tokens, n_words = sum(vocab.counts), sum(vocab.freqs.values()), sum(counts.values())
+    if not n_known:
+        paths = ", ".join(args.corpus_path)
+        raise InputError(f"{paths}: no word occurs {args.min_freq} times; check file and --min_freq [E-VOCAB-EMPTY]")
     vocab.save_vocab(args.output_path)
-    n_words = sum(vocab.freqs.values())
     return {
         "ok": True,
         "vocab_path": args.output_path,
+        "model": args.model,
         "vocab_size": len(vocab),
         "words": n_words,
-        "types": len(vocab.freqs),
-        "unk_share": 1 - sum(vocab.counts) / n_words,
+        "types": len(counts),
+        "tokens_per_word": n_tokens / n_words,
+        "unk_share": 1 - n_known / n_tokens,
         "elapsed_seconds": time.perf_counter() - began,
     }
 
@@ -59,7 +71,7 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
     check_data_flags(args)
     import torch
 
-    from .dataset import WordVocab
+    from .dataset.vocab import Vocab
     from .trainer.checkpoint import find_last
 
     began = time.perf_counter()
@@ -67,7 +79,7 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
     if resume_from == "last":
         resume_from = find_last(args.output_path)
     check_writable(args.output_path)
-    vocab = WordVocab.load_vocab(args.vocab_path)
+    vocab = Vocab.load_vocab(args.vocab_path)
     dataset, test_dataset = open_datasets(args, vocab)
     share_seen = None if test_dataset is None else test_dataset.encoded.share_in(dataset.encoded)
     if share_seen is not None and share_seen > _LARGE_SHARE_SEEN:
@@ -126,7 +138,7 @@ def _check_device(args: argparse.Namespace) -> bool:
 
 
 def _make_trainer(
-    args: argparse.Namespace, vocab: WordVocab, dataset: BERTDataset, test_dataset: BERTDataset | None, with_cuda: bool
+    args: argparse.Namespace, vocab: Vocab, dataset: BERTDataset, test_dataset: BERTDataset | None, with_cuda: bool
 ) -> tuple[BERTTrainer, int]:
     """The trainer, and how many passes its plan touches."""
     from .dataset.loader import BatchLoader

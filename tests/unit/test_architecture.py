@@ -15,8 +15,10 @@ FLOW = [
     ["errors"],
     ["files", "extras"],
     ["dataset.draws", "dataset.lines"],
-    ["dataset.corpus", "dataset.vocab_file"],
-    ["dataset.vocab", "dataset.tokenizer"],
+    ["dataset.corpus", "dataset.counting", "dataset.pieces"],
+    ["dataset.vocab_file"],
+    ["dataset.vocab"],
+    ["dataset.tokenizer"],
     ["preparation.sources", "preparation.duplicates", "preparation.guessing"],
     ["preparation.layout", "preparation.words", "preparation.logs", "preparation.sentences"],
     ["preparation.pairing", "preparation.parts"],
@@ -46,8 +48,9 @@ FLOW = [
     ["cli"],
     ["__main__"],
 ]
-# The name `build` had its place in `dataset.vocab` in bert-pytorch, and is the command of today.
-UPWARD = {("dataset.vocab", "cli")}
+# The names `build` and `load_vocab` had their place in `dataset.vocab` in bert-pytorch: the one is the command of today, the
+# other reads sub-word vocabularies too.
+UPWARD = {("dataset.vocab", "cli"), ("dataset.vocab", "dataset.tokenizer")}
 PRINTERS = {"command", "pipeline", "inputs", "dataset.cache"}
 
 

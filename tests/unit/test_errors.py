@@ -8,6 +8,8 @@ import json
 import os
 import pickle
 import re
+import signal
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,10 +18,12 @@ import torch
 from bert_pytorch import BERT, BERTLM, BERTDataset, WordVocab
 from bert_pytorch.cli import build_vocab, train
 from bert_pytorch.command import Parser, run
+from bert_pytorch.dataset import counting
 from bert_pytorch.dataset.cache import EncodingSettings, encode_corpus
 from bert_pytorch.dataset.corpus import PairCorpus
 from bert_pytorch.dataset.encoded import MappedCorpus
 from bert_pytorch.dataset.loader import BatchLoader
+from bert_pytorch.dataset.tokenizer import train_subwords
 from bert_pytorch.dataset.vocab import Vocab
 from bert_pytorch.errors import InputError, SaveError, TrainingError, UnavailableError, UserError
 from bert_pytorch.trainer import load_checkpoint
@@ -200,6 +204,12 @@ def make_pairs(content, *flags):
     command(load_script("data-preparation", "make_pairs").main, "--input", "documents.txt", "--output", "pairs", *flags)
 
 
+def killed_process():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "_count_parts", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        counting.count_files([write("corpus.txt", b"a b\n")], n_processes=2)
+
+
 def no_checkpoint():
     write_corpus()
     command(train, *SMALL, "--resume", "last")
@@ -262,7 +272,9 @@ PROVOKE = {
     "E-TRAINER-NO-TEST": lambda: make_trainer().test(0),
     "E-TRAINER-SETTING": lambda: make_trainer(lr=0.0),
     "E-USAGE": lambda: command(train, "--junk"),
+    "E-PROCESS": killed_process,
     "E-VOCAB-EMPTY": no_words,
+    "E-VOCAB-EXTEND": lambda: train_subwords(Counter(a=1), "BPE", 256).extend(WordVocab(["b"])),
     "E-VOCAB-FILE": lambda: WordVocab.load_vocab(write("vocab.json", b"{")),
     "E-VOCAB-LENGTH": lambda: WordVocab(["a"]).to_seq("a", seq_len=1, with_sos=True, with_eos=True),
     "E-UNEXPECTED": lambda: failing(TypeError("a fault of ours")),

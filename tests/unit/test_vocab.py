@@ -1,9 +1,13 @@
 """Words, ids and the two directions between them."""
 
+import pickle
+import unicodedata
 from collections import Counter
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from bert_pytorch import WordVocab
 from bert_pytorch.dataset.vocab import TorchVocab, Vocab
@@ -177,3 +181,44 @@ def test_the_counter_given_is_kept_and_not_changed():
 @pytest.mark.parametrize("kind", ANCESTOR_MEMBERS)
 def test_every_member_of_the_ancestor_is_there(kind):
     assert [name for name in ANCESTOR_MEMBERS[kind] if not callable(getattr(kind, name, None))] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "text"),
+    [
+        ({"lowercase": True}, ["hello", "\uff28\uff49".lower(), "stra\u00dfe"], "HELLO \uff28\uff29 Stra\u00dfe"),
+        ({"normalize": True}, ["Hello", "Hi", "fin", "A"], "Hello \uff28\uff49 \ufb01n\u3000\uff21"),
+        ({"lowercase": True, "normalize": True}, ["hello", "hi", "fin"], "HeLLo \uff28\uff49 \ufb01n hi"),
+    ],
+)
+def test_texts_are_treated_as_the_vocabulary_was(tmp_path, options, words, text):
+    built = WordVocab([text, *words, "other"], **options)
+    assert set(built.itos[5:]) == {*words, "other"}
+    built.save_vocab(tmp_path / "vocab.json")
+    for vocab in (built, WordVocab.load_vocab(tmp_path / "vocab.json"), pickle.loads(pickle.dumps(built))):
+        ids = vocab.to_seq(text)
+        assert vocab.from_seq(ids) == vocab.from_seq(vocab.to_seqs([text])[0]) == vocab.from_seq(vocab.to_seq(text.split()))
+        assert set(words) == set(vocab.from_seq(ids))
+        assert vocab == built
+        assert vocab.fingerprint == built.fingerprint
+    plain = WordVocab([" ".join([*vocab.from_seq(ids), *words, "other"])])
+    assert plain.itos == built.itos
+    assert plain != built
+    assert plain.fingerprint != built.fingerprint
+    assert plain.to_seq(text) != ids
+
+
+@given(texts=st.lists(st.text(st.sampled_from("aA\u00c9e\u0301\u03a3 \u00a8\ufdfa\u3000\uff21\u0130.") | st.characters())))
+@settings(deadline=None, max_examples=100)
+def test_words_counted_one_by_one_are_those_of_the_whole_texts(texts):
+    whole = Counter(word for text in texts for word in unicodedata.normalize("NFKC", text).lower().split())
+    vocab = WordVocab.of_counts(Counter(word for text in texts for word in text.split()), lowercase=True, normalize=True)
+    assert vocab.freqs == whole
+    for text, ids in zip(texts, vocab.to_seqs(texts), strict=True):
+        assert ids == vocab.to_seq(text) == [vocab.stoi[word] for word in vocab.from_seq(ids)]
+        assert vocab.unk_index not in ids or "<unk>" in text
+
+
+def test_a_vocabulary_of_counted_words_is_that_of_the_texts():
+    texts = ["c c c a a", "b b d"]
+    assert WordVocab.of_counts(Counter(" ".join(texts).split()), 3, 2) == WordVocab(texts, 3, 2)

@@ -21,7 +21,7 @@ from .encoding import encode_pairs
 from .examples import ExampleMaker, Examples, share_room
 from .masking import MASK_PROBABILITY, N_SPECIALS, Masking
 from .tensor_draws import example_keys
-from .vocab import WordVocab
+from .vocab import Vocab
 
 _LARGE_SHARE_TRIMMED = 0.2
 _LOOSE_DRAWS = -1
@@ -47,7 +47,7 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
     def __init__(
         self,
         corpus_path: str | os.PathLike[str],
-        vocab: WordVocab,
+        vocab: Vocab,
         seq_len: int,
         encoding: str = "utf-8",
         corpus_lines: int | None = None,

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from ..errors import InputError
 from .corpus import Faults, split_line
-from .lines import codec_and_start, progress_bar, read_lines
+from .lines import byte_ranges, codec_and_start, progress_bar, read_lines
 
 _BLOCK_BYTES = 1 << 20
 _BLOCK_LINES = 1 << 14
@@ -169,7 +169,7 @@ def _encode_in_processes(
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(n_processes, context, _set_up, (path, vocab, codec, n_columns)) as pool:
         try:
-            for first, last in _ranges(path, start):
+            for first, last in byte_ranges(path, start):
                 waiting.append(pool.submit(_encode_range, first, last))
                 if len(waiting) > 2 * n_processes:
                     yield waiting.popleft().result()
@@ -180,17 +180,6 @@ def _encode_in_processes(
         finally:
             for future in waiting:
                 future.cancel()
-
-
-def _ranges(path: str, start: int) -> Iterator[tuple[int, int]]:
-    """Parts of a file that begin and end at a line, `[first, last)` in bytes."""
-    with open(path, "rb") as file:
-        file.seek(start)
-        while file.seek(_BLOCK_BYTES, os.SEEK_CUR) and file.readline():
-            yield start, file.tell()
-            start = file.tell()
-        if start < file.seek(0, os.SEEK_END):
-            yield start, file.tell()
 
 
 _job: tuple[str, Encoder, str, int]

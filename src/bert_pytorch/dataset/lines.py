@@ -107,6 +107,23 @@ def split_lines(file: BinaryIO, newline: bytes) -> Iterator[bytes]:
         yield rest
 
 
+def byte_ranges(path: str, start: int, n_bytes: int = _CHUNK_BYTES) -> Iterator[tuple[int, int]]:
+    """Parts of a file that begin and end at a line, `[first, last)` in bytes, for several processes to work on.
+
+    Args:
+        path: The file, in an encoding whose line feed is the byte of ASCII.
+        start: Where the first part begins.
+        n_bytes: Least size of a part; it ends at the next line feed, only the last may be smaller.
+    """
+    with open(path, "rb") as file:
+        file.seek(start)
+        while file.seek(n_bytes, os.SEEK_CUR) and file.readline():
+            yield start, file.tell()
+            start = file.tell()
+        if start < file.seek(0, os.SEEK_END):
+            yield start, file.tell()
+
+
 def codec_and_start(path: str, encoding: str) -> tuple[str, int]:
     """The codec that reads the file after its byte-order mark, and how many bytes the mark takes."""
     check_encoding(path, encoding)

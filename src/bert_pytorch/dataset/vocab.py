@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal, overload
 
 from ..errors import InputError
-from .vocab_file import SPECIALS, read_vocabulary, write_vocabulary
+from .counting import count_words
+from .vocab_file import SPECIALS, WordList, read_vocabulary, write_vocabulary
 
 
 class TorchVocab:
@@ -38,9 +40,9 @@ class TorchVocab:
             raise InputError(f"vocabulary: max_size is {max_size}, expected at least 0 or None [E-VOCAB-SIZE]")
         self.freqs = counter
         special = set(specials)
-        words = [(word, n) for word, n in counter.items() if n >= max(min_freq, 1) and word not in special]
-        words.sort(key=lambda item: (-item[1], item[0]))
-        self.itos = [*specials, *(word for word, _ in words[:max_size])]
+        words = sorted(word for word, n in counter.items() if n >= max(min_freq, 1) and word not in special)
+        words.sort(key=counter.__getitem__, reverse=True)  # Words of equal count keep their order.
+        self.itos = [*specials, *words[:max_size]]
         self.stoi = {word: i for i, word in enumerate(self.itos)}
 
     def __eq__(self, other: object) -> bool:
@@ -66,10 +68,16 @@ class TorchVocab:
 
 
 class Vocab(TorchVocab):
-    """A vocabulary whose ids 0-4 are `<pad> <unk> <eos> <sos> <mask>`."""
+    """A vocabulary whose ids 0-4 are `<pad> <unk> <eos> <sos> <mask>`.
+
+    Attributes:
+        lowercase: Texts are lower-cased before they are looked up, as the words were before they were counted.
+        normalize: Likewise brought to Unicode's form NFKC, before that.
+        encodes_in_threads: Whether encoding keeps all cores busy by itself.
+    """
 
     pad_index, unk_index, eos_index, sos_index, mask_index = range(len(SPECIALS))
-    encodes_in_threads = False
+    lowercase = normalize = encodes_in_threads = False
 
     def __init__(self, counter: Counter[str], max_size: int | None = None, min_freq: int = 1) -> None:
         """Number the words after the five specials."""
@@ -80,40 +88,34 @@ class Vocab(TorchVocab):
         """Occurrences in the corpus by id; 0 for the specials."""
         return [0] * len(SPECIALS) + [self.freqs[word] for word in self.itos[len(SPECIALS) :]]
 
+    @staticmethod
+    def load_vocab(vocab_path: str | os.PathLike[str]) -> Vocab:
+        """Read a vocabulary.
+
+        Args:
+            vocab_path: A file of this library: words in JSON, or a `tokenizer.json`; a list with a word a line, or a hub
+                model's WordPiece `vocab.txt`; or a pickle of bert-pytorch 0.0.1a4.
+
+        Raises:
+            InputError: The file is none of these; nothing in it has been executed.
+        """
+        found = read_vocabulary(vocab_path)
+        if isinstance(found, WordList):
+            vocab = WordVocab([], lowercase=found.lowercase, normalize=found.normalize)
+            vocab.itos, vocab.freqs = found.itos, Counter(found.freqs)
+            vocab.vocab_rerank()
+            return vocab
+        from .tokenizer import SubwordVocab  # Both kinds are read under the one old name; tokenizer builds upon this module.
+
+        return SubwordVocab(found)
+
     def save_vocab(self, vocab_path: str | os.PathLike[str]) -> None:
         """Write the vocabulary as text (JSON, UTF-8), whole or not at all.
 
         Raises:
             SaveError: The file cannot be written.
         """
-        write_vocabulary(vocab_path, self.itos, self.freqs)
-
-    @staticmethod
-    def load_vocab(vocab_path: str | os.PathLike[str]) -> WordVocab:
-        """Read a vocabulary: its own files, a `vocab.txt` with a word a line, or a pickle of bert-pytorch 0.0.1a4.
-
-        Raises:
-            InputError: The file is none of these; nothing in it has been executed.
-        """
-        itos, freqs = read_vocabulary(vocab_path)
-        vocab = WordVocab([])
-        vocab.itos, vocab.freqs = itos, Counter(freqs)
-        vocab.vocab_rerank()
-        return vocab
-
-
-class WordVocab(Vocab):
-    """A vocabulary of white-space separated words."""
-
-    def __init__(self, texts: Iterable[str | list[str]], max_size: int | None = None, min_freq: int = 1) -> None:
-        """Count the words and number them.
-
-        Args:
-            texts: Lines (an open file, say), or lists of words. A tab parts words as a space does.
-            max_size: Most words beside the five specials; None: all.
-            min_freq: Least number of occurrences of a word.
-        """
-        super().__init__(count_words(texts), max_size=max_size, min_freq=min_freq)
+        write_vocabulary(vocab_path, WordList(self.itos, self.freqs, self.lowercase, self.normalize))
 
     @overload
     def to_seq(
@@ -142,11 +144,11 @@ class WordVocab(Vocab):
         with_sos: bool = False,
         with_len: bool = False,
     ) -> list[int] | tuple[list[int], int]:
-        """Turn words into ids; a word that is not in the vocabulary becomes `<unk>`.
+        """Turn a text into ids; what is not in the vocabulary becomes `<unk>`.
 
         Args:
             sentence: A text, or its words.
-            seq_len: Pad or cut to this many ids. Words are cut, the markers asked for stay.
+            seq_len: Pad or cut to this many ids. The text is cut, the markers asked for stay.
             with_eos: End with `<eos>`.
             with_sos: Begin with `<sos>`.
             with_len: Also return the length before padding and cutting, markers included.
@@ -157,8 +159,7 @@ class WordVocab(Vocab):
         Raises:
             InputError: `seq_len` leaves no room for the markers.
         """
-        words = sentence.split() if isinstance(sentence, str) else sentence
-        ids = [self.stoi.get(word, self.unk_index) for word in words]
+        ids = self._encode(sentence)
         begin = [self.sos_index] if with_sos else []
         end = [self.eos_index] if with_eos else []
         n_ids = len(begin) + len(ids) + len(end)
@@ -174,20 +175,23 @@ class WordVocab(Vocab):
         seq = begin + ids + end
         return (seq, n_ids) if with_len else seq
 
+    def _split(self, text: str) -> list[str]:
+        """The words of a text as the vocabulary has them."""
+        if self.normalize:
+            text = unicodedata.normalize("NFKC", text)
+        return text.lower().split() if self.lowercase else text.split()
+
+    def _encode(self, sentence: str | Iterable[str]) -> list[int]:
+        if self.lowercase or self.normalize:
+            sentence = self._split(sentence if isinstance(sentence, str) else " ".join(sentence))
+        words = sentence.split() if isinstance(sentence, str) else sentence
+        return [self.stoi.get(word, self.unk_index) for word in words]
+
     def to_seqs(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text."""
         get, unk = self.stoi.get, self.unk_index
-        return [[get(word, unk) for word in text.split()] for text in texts]
-
-    @property
-    def continues_word(self) -> list[bool]:
-        """By id, whether a piece continues the word before it: none does."""
-        return [False] * len(self)
-
-    @property
-    def fingerprint(self) -> str:
-        """Equal for vocabularies that encode alike."""
-        return hashlib.sha256(json.dumps(self.itos).encode()).hexdigest()
+        split = self._split if self.lowercase or self.normalize else str.split
+        return [[get(word, unk) for word in split(text)] for text in texts]
 
     def from_seq(self, seq: Iterable[int], join: bool = False, with_pad: bool = False) -> list[str] | str:
         """Turn ids into words; an id outside the vocabulary becomes `<id>`.
@@ -205,20 +209,71 @@ class WordVocab(Vocab):
         ]
         return " ".join(words) if join else words
 
+    @property
+    def continues_word(self) -> list[bool]:
+        """By id, whether a piece continues the word before it: none does."""
+        return [False] * len(self)
 
-def count_words(texts: Iterable[str | list[str]]) -> Counter[str]:
-    """Count white-space separated words over lines or lists of words."""
-    from tqdm import tqdm  # Here, so that --help and the install hint work where it is missing.
+    @property
+    def fingerprint(self) -> str:
+        """Equal for vocabularies that encode alike."""
+        treatment = [name for name in ("lowercase", "normalize") if getattr(self, name)]
+        return hashlib.sha256(json.dumps([self.itos, *treatment] if treatment else self.itos).encode()).hexdigest()
 
-    if isinstance(texts, str):
-        raise InputError("vocabulary: texts is one string, expected lines: an open file or a list of texts [E-VOCAB-TEXTS]")
-    counter: Counter[str] = Counter()
-    for number, text in enumerate(tqdm(texts, desc="counting words", unit=" lines", disable=None)):
-        words = text.split() if isinstance(text, str) else text
-        if number == 0 and words and words[0].startswith("\ufeff"):
-            words = [word for word in (words[0].removeprefix("\ufeff"), *words[1:]) if word]
-        counter.update(words)
-    return counter
+
+class WordVocab(Vocab):
+    """A vocabulary of white-space separated words. The five special words in a text become the special ids."""
+
+    def __init__(
+        self,
+        texts: Iterable[str | list[str]],
+        max_size: int | None = None,
+        min_freq: int = 1,
+        *,
+        lowercase: bool = False,
+        normalize: bool = False,
+    ) -> None:
+        """Count the words and number them.
+
+        Args:
+            texts: Lines (an open file, say), or lists of words. A tab parts words as a space does.
+            max_size: Most words beside the five specials; None: all.
+            min_freq: Least number of occurrences of a word.
+            lowercase: Take capital and small letters for the same; kept for all texts that are encoded.
+            normalize: Take characters that Unicode's NFKC unites (wide forms, ligatures) for the same; kept likewise.
+        """
+        self._number(count_words(texts), max_size, min_freq, lowercase, normalize)
+
+    @classmethod
+    def of_counts(
+        cls,
+        counts: Counter[str],
+        max_size: int | None = None,
+        min_freq: int = 1,
+        *,
+        lowercase: bool = False,
+        normalize: bool = False,
+    ) -> WordVocab:
+        """The vocabulary of words that are counted already, as `counting.count_files` does; otherwise as the class itself."""
+        vocab = cls.__new__(cls)
+        vocab._number(counts, max_size, min_freq, lowercase, normalize)
+        return vocab
+
+    def _number(self, counts: Counter[str], max_size: int | None, min_freq: int, lowercase: bool, normalize: bool) -> None:
+        self.lowercase, self.normalize = lowercase, normalize
+        if lowercase or normalize:
+            cleaned: Counter[str] = Counter()
+            for word, n in counts.items():
+                for part in self._split(word):
+                    cleaned[part] += n
+            counts = cleaned
+        super().__init__(counts, max_size=max_size, min_freq=min_freq)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare words, ids, counts, and how texts are treated; never equal to another type."""
+        if isinstance(other, WordVocab) and (self.lowercase, self.normalize) != (other.lowercase, other.normalize):
+            return False
+        return super().__eq__(other)
 
 
 def build() -> int:

@@ -1,4 +1,4 @@
-"""The files a vocabulary is kept in: this library's JSON, a plain word list, and old pickles behind an allow-list."""
+"""The files a vocabulary is kept in: this library's JSON, word lists, `tokenizer.json`, and old pickles by an allow-list."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import pickle
 import pickletools
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from io import BytesIO
+from typing import NamedTuple
 
 from ..errors import InputError, UnreadableError
 from ..files import atomic_write
+from .pieces import SPECIALS, NotAVocabulary, Pieces, check_once, own_specials_first, read_hub_pieces, read_pieces
 
-SPECIALS = ("<pad>", "<unk>", "<eos>", "<sos>", "<mask>")
-_HUB_SPECIALS = ("[PAD]", "[UNK]", "[SEP]", "[CLS]", "[MASK]")
 _FORMAT = "bert_pytorch.vocab"
 _VERSION = 1
 _JSON_START = re.compile(r'\{\s*("|\}?\s*\Z)')
@@ -27,21 +27,39 @@ _UNREADABLE = (
 """What the unpickler raises on damaged or hostile bytes."""
 
 
-def write_vocabulary(path: str | os.PathLike[str], itos: Sequence[str], freqs: Mapping[str, int]) -> None:
-    """Write words by id and their counts as JSON, one a line, whole or not at all."""
-    document = {"format": _FORMAT, "version": _VERSION, "itos": list(itos), "freqs": dict(freqs)}
+class WordList(NamedTuple):
+    """What a vocabulary of words consists of."""
+
+    itos: list[str]
+    """Words by id."""
+    freqs: Mapping[str, int]
+    """Their counts; none where a plain list was read."""
+    lowercase: bool = False
+    """Whether texts are lower-cased before they are looked up."""
+    normalize: bool = False
+    """Whether texts are brought to the form NFKC before they are looked up."""
+
+
+def write_vocabulary(path: str | os.PathLike[str], words: WordList) -> None:
+    """Write words by id, their counts and how texts are treated as JSON, one a line, whole or not at all."""
+    freqs = words.freqs
+    kept = {word: freqs[word] for word in words.itos if word in freqs}
+    # In one order, whatever the order in which the words were met.
+    ordered = {**kept, **{word: freqs[word] for word in sorted(freqs.keys() - kept.keys())}}
+    document = {"format": _FORMAT, "version": _VERSION, **words._replace(freqs=ordered)._asdict()}
+    # Separators, and no indent: with one, Python's slow encoder would be taken.
+    separators = (",\n", ": ")
     # Lone surrogates cannot be UTF-8; with them, and only then, JSON's own escapes are used throughout.
-    text = json.dumps(document, ensure_ascii=False, indent=0)
     try:
-        content = text.encode("utf-8")
+        content = json.dumps(document, ensure_ascii=False, separators=separators).encode("utf-8")
     except UnicodeEncodeError:
-        content = json.dumps(document, indent=0).encode("ascii")
+        content = json.dumps(document, separators=separators).encode("ascii")
     with atomic_write(path) as file:
         file.write(content)
 
 
-def read_vocabulary(path: str | os.PathLike[str]) -> tuple[list[str], dict[str, int]]:
-    """Read words by id, and their counts (none for a plain list).
+def read_vocabulary(path: str | os.PathLike[str]) -> WordList | Pieces:
+    """Read a vocabulary of words or of pieces of words.
 
     Raises:
         InputError: The file cannot be read or is not a vocabulary; nothing in it has been executed.
@@ -51,43 +69,52 @@ def read_vocabulary(path: str | os.PathLike[str]) -> tuple[list[str], dict[str, 
             content = file.read()
     except OSError as error:
         raise UnreadableError.of(path, error, "build one with bert-vocab [E-FILE-READ]") from error
-    if _is_pickle(content):
-        itos, freqs = _read_pickle(path, content)
-    else:
-        try:
-            text = content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise _not_a_vocabulary(path, f"byte {error.start} is not utf-8") from error
-        itos, freqs = _read_json(path, text) if _JSON_START.match(text) else (_read_list(path, text), {})
-    _check(path, itos, freqs)
-    return itos, freqs
+    try:
+        found = _read_pickle(content) if _is_pickle(content) else _read_text(content)
+        if isinstance(found, WordList):
+            _check(found)
+    except NotAVocabulary as error:
+        raise InputError(f"{path}: not a vocabulary: {error}; build one with bert-vocab [E-VOCAB-FILE]") from error
+    return found
 
 
-def _read_json(path: str | os.PathLike[str], text: str) -> tuple[list[str], dict[str, int]]:
+def _read_text(content: bytes) -> WordList | Pieces:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise NotAVocabulary(f"byte {error.start} is not utf-8") from error
+    return _read_json(text) if _JSON_START.match(text) else _read_list(text)
+
+
+def _read_json(text: str) -> WordList | Pieces:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _not_a_vocabulary(path, f"it is no whole JSON document ({error})") from error
+        raise NotAVocabulary(f"it is no whole JSON document ({error})") from error
+    if isinstance(document, dict) and "model" in document:
+        return read_pieces(document)
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise _not_a_vocabulary(path, f"its JSON does not say format {_FORMAT!r}")
+        raise NotAVocabulary(f"its JSON does not say format {_FORMAT!r}, and has no model as a tokenizer.json has")
     if "itos" not in document or "freqs" not in document:
-        raise _not_a_vocabulary(path, "its JSON has no itos or no freqs")
+        raise NotAVocabulary("its JSON has no itos or no freqs")
     if document.get("version") != _VERSION:
-        raise _not_a_vocabulary(path, f"its version is {document.get('version')!r}, this library reads {_VERSION}")
-    return document["itos"], document["freqs"]
+        raise NotAVocabulary(f"its version is {document.get('version')!r}, this library reads {_VERSION}")
+    treatment = [document.get(name, False) for name in ("lowercase", "normalize")]
+    if not all(isinstance(value, bool) for value in treatment):
+        raise NotAVocabulary("its lowercase or normalize is neither true nor false")
+    return WordList(document["itos"], document["freqs"], *treatment)
 
 
-def _read_list(path: str | os.PathLike[str], text: str) -> list[str]:
+def _read_list(text: str) -> WordList | Pieces:
     """Words a line: specials of this library or of a hub model's `vocab.txt` come first in the result, in our order."""
     words = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     for number, word in enumerate(words, start=1):
         if len(word.split()) != 1 or word.split()[0] != word:
             found = "is empty" if not word.split() else "holds several words"
-            raise _not_a_vocabulary(path, f"line {number} {found}, expected one word a line")
-    if tuple(words[: len(SPECIALS)]) == SPECIALS:
-        return words
-    specials = {*SPECIALS, *_HUB_SPECIALS}
-    return [*SPECIALS, *(word for word in words if word not in specials)]
+            raise NotAVocabulary(f"line {number} {found}, expected one word a line")
+    if "[UNK]" in words and any(word.startswith("##") for word in words):
+        return read_hub_pieces(words)
+    return WordList(own_specials_first(words), {})
 
 
 def _is_pickle(content: bytes) -> bool:
@@ -115,29 +142,25 @@ class _AllowListUnpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"it refers to {module}.{name}")
 
 
-def _read_pickle(path: str | os.PathLike[str], content: bytes) -> tuple[list[str], dict[str, int]]:
+def _read_pickle(content: bytes) -> WordList:
     try:
         shell = _AllowListUnpickler(BytesIO(content)).load()
     except _UNREADABLE as error:
         reason = f"as a pickle it is refused: {error or type(error).__name__}; nothing was executed"
-        raise _not_a_vocabulary(path, reason) from error
+        raise NotAVocabulary(reason) from error
     if not isinstance(shell, _Shell):
-        raise _not_a_vocabulary(path, f"it is a pickled {type(shell).__name__}")
+        raise NotAVocabulary(f"it is a pickled {type(shell).__name__}")
     state = vars(shell)
-    return state.get("itos", []), state.get("freqs", {})
+    return WordList(state.get("itos", []), state.get("freqs", {}))
 
 
-def _check(path: str | os.PathLike[str], itos: object, freqs: object) -> None:
+def _check(words: WordList) -> None:
+    itos: object = words.itos
+    freqs: object = words.freqs
     if not isinstance(itos, list) or not all(isinstance(word, str) for word in itos):
-        raise _not_a_vocabulary(path, "its list of words is missing or holds something else")
+        raise NotAVocabulary("its list of words is missing or holds something else")
     if not isinstance(freqs, dict) or not all(isinstance(n, int) for n in freqs.values()):
-        raise _not_a_vocabulary(path, "its counts are missing or no whole numbers")
+        raise NotAVocabulary("its counts are missing or no whole numbers")
     if tuple(itos[: len(SPECIALS)]) != SPECIALS:
-        raise _not_a_vocabulary(path, f"its first five words are {itos[:5]}, expected {list(SPECIALS)}")
-    if len(set(itos)) != len(itos):
-        twice = next(word for word, n in Counter(itos).items() if n > 1)
-        raise _not_a_vocabulary(path, f"the word {twice!r} stands in it twice")
-
-
-def _not_a_vocabulary(path: str | os.PathLike[str], reason: str) -> InputError:
-    return InputError(f"{path}: not a vocabulary: {reason}; build one with bert-vocab [E-VOCAB-FILE]")
+        raise NotAVocabulary(f"its first five words are {itos[:5]}, expected {list(SPECIALS)}")
+    check_once(itos)
