@@ -33,7 +33,7 @@ FLOW = [
     ["dataset.examples"],
     ["dataset.encoding", "dataset.encoded_file"],
     ["dataset.encoded"],
-    ["dataset.batching"],
+    ["dataset.batching", "dataset.collating"],
     ["dataset.dataset"],
     ["dataset.loader", "dataset.cache"],
     ["model.embedding", "model.attention"],

@@ -43,8 +43,9 @@ def varied(tmp_path):
 
 @pytest.fixture
 def windows(monkeypatch):
-    """Windows of a few batches, so that a pass has many."""
+    """Windows of a few batches, and parts of one or two, so that a pass has many."""
     monkeypatch.setattr("bert_pytorch.dataset.loader._WINDOW_EXAMPLES", 23)
+    monkeypatch.setattr("bert_pytorch.dataset.loader._PART_PLACES", 60)
 
 
 def pieces(loader):

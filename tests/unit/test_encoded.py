@@ -347,3 +347,15 @@ def test_the_share_of_lines_that_another_corpus_has_too(tmp_path):
     assert other.share_in(one) == pytest.approx(15 / 26)
     assert swapped.share_in(one) == 0
     assert one.share_in(one) == 1
+
+
+def test_a_text_that_nothing_is_left_of_is_an_unknown_word():
+    class Careful(WordVocab):
+        """Leaves every `gone` out."""
+
+        def _split(self, text):
+            return text.replace("gone", "").split()
+
+    vocab = Careful(["a b c gone"], lowercase=True)
+    corpus = EncodedCorpus.of(encode_pairs([("a b", "gone"), ("gone", "c")], vocab, 2), len(vocab), 2)
+    assert texts_of(corpus) == [[[5, 6], [1]], [[1], [7]]]

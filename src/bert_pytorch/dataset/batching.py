@@ -6,7 +6,7 @@ Shapes: n examples, T words of all texts, R rows, W columns.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -79,6 +79,25 @@ class Layout(NamedTuple):
     """The batches."""
     numbers: Tensor | None = None
     """Which example of its row each is, from 1, `[n]`; None where a row holds one."""
+
+    def parts(self, n_places: int) -> Iterator[tuple[Tensor, Layout]]:
+        """Neighbouring batches that take so many places, or as many as the last one of them needs.
+
+        Yields:
+            The examples of these batches `[k]`, and the layout of these alone.
+        """
+        start = first = size = 0
+        shapes: list[BatchShape] = []
+        for number, shape in enumerate(self.shapes, start=1):
+            shapes.append(shape)
+            size += shape.n_rows * shape.n_columns
+            if size < n_places and number < len(self.shapes):
+                continue
+            n_examples = sum(each.n_examples for each in shapes)
+            members = self.order[first : first + n_examples]
+            numbers = None if self.numbers is None else self.numbers[members]
+            yield members, Layout(self.places[members] - start, torch.arange(n_examples), shapes, numbers)
+            start, first, size, shapes = start + size, first + n_examples, 0, []
 
 
 def lay_out(
@@ -170,7 +189,7 @@ def _pack(sizes_n: Tensor, n_rows: int, seq_len: int) -> Layout:
 
 
 def take_rows(layout: Layout, rank: int, n_ranks: int) -> tuple[Layout, Tensor]:
-    """Of each batch the rows `rank`, `rank + n_ranks`, ...; and which examples these hold, booleans `[n]`."""
+    """Of each batch the rows `rank`, `rank + n_ranks`, ...; and which examples these hold."""
     sizes = torch.tensor([shape.n_rows * shape.n_columns for shape in layout.shapes])
     ends = sizes.cumsum(0)
     batch_n = torch.bucketize(layout.places, ends, right=True)
@@ -186,7 +205,7 @@ def take_rows(layout: Layout, rank: int, n_ranks: int) -> tuple[Layout, Tensor]:
     starts = torch.tensor([0, *(shape.n_rows * shape.n_columns for shape in shapes)]).cumsum(0)
     places_n = (starts[batch_n] + row_n // n_ranks * columns + within_n % columns)[is_own_n]
     numbers_n = None if layout.numbers is None else layout.numbers[is_own_n]
-    return Layout(places_n, places_n.argsort(), shapes, numbers_n), is_own_n
+    return Layout(places_n, places_n.argsort(), shapes, numbers_n), is_own_n.nonzero()[:, 0]
 
 
 def fill_rows(examples: Examples, layout: Layout) -> dict[str, Tensor]:

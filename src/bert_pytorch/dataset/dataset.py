@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
-from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ..errors import InputError, UsageError
 from .batching import BatchShape, Layout, cut_batches, fill_rows
+from .collating import Row
 from .corpus import OBJECTIVES, PairCorpus, count_columns
 from .draws import Draws
 from .encoded import EncodedCorpus, MappedCorpus, TextReader
 from .encoded_file import is_encoded
 from .encoding import encode_pairs
-from .examples import ExampleMaker, Examples, share_room
+from .examples import Chosen, ExampleMaker, Examples, share_room
 from .masking import MASK_PROBABILITY, N_SPECIALS, Masking
 from .tensor_draws import example_keys
 from .vocab import Vocab
@@ -81,10 +82,6 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         Raises:
             InputError: The corpus has a bad line, a setting is out of its range, or the vocabulary holds no word of the corpus.
         """
-        if objective not in OBJECTIVES:
-            raise InputError(
-                f"BERTDataset: objective is {objective!r}, expected one of {', '.join(OBJECTIVES)} [E-DATA-OBJECTIVE]"
-            )
         self.vocab = vocab
         self.seq_len = seq_len
         self.encoding = encoding
@@ -94,16 +91,7 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         self.objective = objective
         options = {"corpus_lines": corpus_lines, "on_memory": on_memory, "skip_bad_lines": skip_bad_lines}
         self.corpus, self.encoded = self._open(**options)
-        n_markers = self.encoded.n_columns + 1
-        if objective != "mlm" and self.encoded.n_columns == 1:
-            raise InputError(
-                f"{self._source}: holds single texts, {objective} needs pairs; pass --objective mlm [E-DATA-OBJECTIVE]"
-            )
-        if seq_len < 2 * n_markers - 1:
-            texts = f"{n_markers} markers, {n_markers - 1} word{'s' * (n_markers - 2)}"
-            raise InputError(
-                f"BERTDataset: seq_len is {seq_len}, expected at least {2 * n_markers - 1} ({texts}) [E-DATA-LENGTH]"
-            )
+        self._check()
         continues = vocab.continues_word if whole_word_masking or span_masking else None
         self.masking = Masking(len(vocab), mlm_probability, continues, span_masking)
         partners = self.encoded.partners if objective == "mlm+nsp" else None
@@ -114,6 +102,9 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         self._draws = Draws(seed, 0, _LOOSE_DRAWS)
 
     def _open(self, corpus_lines: int | None, on_memory: bool, skip_bad_lines: bool) -> tuple[PairCorpus | None, EncodedCorpus]:
+        if self.objective not in OBJECTIVES:
+            expected = f"expected one of {', '.join(OBJECTIVES)}"
+            raise InputError(f"BERTDataset: objective is {self.objective!r}, {expected} [E-DATA-OBJECTIVE]")
         path, vocab = os.fspath(self.corpus_path), self.vocab
         if is_encoded(path):
             if corpus_lines is not None:
@@ -129,6 +120,16 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         self.n_skipped = corpus.n_skipped
         reader = None if on_memory else TextReader(corpus, vocab)
         return corpus, EncodedCorpus.of(encode_pairs(corpus, vocab, n_columns), len(vocab), n_columns, reader)
+
+    def _check(self) -> None:
+        n_columns = self.encoded.n_columns
+        if self.objective != "mlm" and n_columns == 1:
+            problem = f"holds single texts, {self.objective} needs pairs"
+            raise InputError(f"{self._source}: {problem}; pass --objective mlm [E-DATA-OBJECTIVE]")
+        least = 2 * n_columns + 1
+        if self.seq_len < least:
+            parts = "3 markers, 2 words" if n_columns == 2 else "2 markers, 1 word"
+            raise InputError(f"BERTDataset: seq_len is {self.seq_len}, expected at least {least} ({parts}) [E-DATA-LENGTH]")
 
     def _count(self) -> None:
         self.word_counts = self.encoded.word_counts.tolist()
@@ -174,22 +175,18 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
             return [self[item] for item in items]
         return list(self._rows(items))
 
-    def _rows(self, items: Sequence[int]) -> list[_Row]:
+    def _rows(self, items: Sequence[int]) -> list[Row]:
         indices = torch.tensor([self._index(int(item)) for item in items])
-        examples = self.examples(indices, int(self._epoch))
         n = len(items)
+        examples = self.choose(indices, int(self._epoch)).examples(torch.arange(n))
         layout = Layout(torch.arange(n) * self.seq_len, torch.arange(n), [BatchShape(n, self.seq_len, n)])
         batch = cut_batches(fill_rows(examples, layout), layout.shapes)[0]
         rows = zip(*(values.unbind(0) for values in batch.values()), strict=True)
-        return [_Row(zip(batch, row, strict=True), batch, place) for place, row in enumerate(rows)]
+        return [Row(zip(batch, row, strict=True), batch, place) for place, row in enumerate(rows)]
 
-    def examples(self, indices: Tensor, epoch: int) -> Examples:
-        """The examples at `indices`, `[n]` int64, in a pass, before they are laid out in rows."""
-        return self._one_by_one(indices) if self._is_overridden else self._maker.make(epoch, indices)
-
-    def example_sizes(self, indices: Tensor, epoch: int) -> Tensor:
-        """Tokens of the examples at `indices`, markers included, `[n]` int64."""
-        return self.examples(indices, epoch).sizes if self._is_overridden else self._maker.choose(epoch, indices).sizes
+    def choose(self, indices: Tensor, epoch: int) -> Chosen:
+        """The texts of the examples at `indices`, `[n]` int64, in a pass: their sizes, and the examples themselves."""
+        return _OneByOne(self, indices, epoch) if self._is_overridden else self._maker.choose(epoch, indices)
 
     def random_word(self, sentence: str) -> tuple[list[int], list[int]]:
         """Mask a text: its input ids, and its labels (the original id at targets, else 0)."""
@@ -240,7 +237,7 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         first, *second = (self.vocab.from_seq(of_text.tolist(), join=True) for of_text in ids)
         return str(first), str(second[0]) if second else ""
 
-    def _one_by_one(self, indices: Tensor) -> Examples:
+    def _one_by_one(self, indices: Tensor, epoch: int) -> Examples:
         """The examples as the methods of a subclass make them."""
         inputs: list[int] = []
         labels: list[int] = []
@@ -249,7 +246,7 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         room = self.seq_len - self.encoded.n_columns - 1
         for index in indices.tolist():
             *texts, is_next = self.random_sent(index)
-            self._draws = Draws(self.seed, int(self._epoch), 2 * index + 1)
+            self._draws = Draws(self.seed, epoch, 2 * index + 1)
             masked = [self.random_word(text) for text in texts[: self.encoded.n_columns]]
             left = share_room(torch.tensor([[len(ids) for ids, _ in masked]]), room)[0].tolist()
             for (ids, label), n_left in zip(masked, left, strict=True):
@@ -260,7 +257,7 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         lengths_nc = torch.tensor(lengths)
         labels_T, inputs_T = torch.tensor(labels, dtype=torch.int32), torch.tensor(inputs, dtype=torch.int32)
         targets_M = labels_T.nonzero()[:, 0]
-        keys_n = example_keys(self.seed, int(self._epoch), indices)
+        keys_n = example_keys(self.seed, epoch, indices)
         missing, hidden = self.masking.add_missing(inputs_T, targets_M, keys_n, lengths_nc.sum(1))
         return Examples(
             torch.where(labels_T != 0, labels_T, inputs_T),
@@ -271,21 +268,16 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         )
 
 
-class _Row(dict[str, Tensor]):
-    """An example that remembers the batch it was made in, so that collating the whole batch costs nothing."""
+class _OneByOne(NamedTuple):
+    """Examples of a dataset whose methods a subclass has replaced; they are made twice, as sizes are known only then."""
 
-    def __init__(self, values: Iterable[tuple[str, Tensor]], batch: dict[str, Tensor], place: int) -> None:
-        super().__init__(values)
-        self.batch, self.place = batch, place
+    dataset: BERTDataset
+    indices: Tensor
+    epoch: int
 
+    @property
+    def sizes(self) -> Tensor:
+        return self.dataset._one_by_one(self.indices, self.epoch).sizes
 
-def _collate(rows: list[_Row], *, collate_fn_map: object = None) -> dict[str, Tensor]:
-    """What `default_collate` makes of rows: the batch they came from when they are all of it, else a new one."""
-    batch = rows[0].batch
-    is_whole = len(rows) == len(batch["bert_input"])
-    if is_whole and all(row.batch is batch and row.place == place for place, row in enumerate(rows)):
-        return batch
-    return {name: torch.stack([row[name] for row in rows]) for name in batch}
-
-
-default_collate_fn_map[_Row] = _collate
+    def examples(self, places: Tensor) -> Examples:
+        return self.dataset._one_by_one(self.indices[places], self.epoch)

@@ -38,8 +38,8 @@ class Encoder(Protocol):
         """Count the ids."""
         ...
 
-    def to_seqs(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text."""
+    def to_ids(self, texts: Sequence[str]) -> tuple[list[int], list[int]]:
+        """The ids of all texts, one after the other, and how many each text has."""
         ...
 
 
@@ -138,12 +138,13 @@ def gather_faults(faults: Faults, blocks: Iterable[Block], corpus_lines: int | N
 
 
 def _encode_texts(texts: list[str], vocab: Encoder, n_lines: int, n_bytes: int, faults: list[tuple[int, str]]) -> Block:
-    seqs = vocab.to_seqs(texts)
-    if not all(seqs):
-        # A text that a sub-word vocabulary's normaliser leaves nothing of is one unknown word.
-        seqs = [seq or [vocab.unk_index] for seq in seqs]
-    ids = array(id_type(len(vocab)), chain.from_iterable(seqs))
-    return Block(ids, array("I", map(len, seqs)), n_lines, n_bytes, faults)
+    ids, lengths = vocab.to_ids(texts)
+    if 0 in lengths:
+        # A text that the vocabulary's treatment leaves nothing of is one unknown word.
+        numbers = iter(ids)
+        seqs = [list(islice(numbers, length)) or [vocab.unk_index] for length in lengths]
+        ids, lengths = list(chain.from_iterable(seqs)), list(map(len, seqs))
+    return Block(array(id_type(len(vocab)), ids), array("I", lengths), n_lines, n_bytes, faults)
 
 
 def _encode_here(
@@ -169,7 +170,7 @@ def _encode_in_processes(
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(n_processes, context, _set_up, (path, vocab, codec, n_columns)) as pool:
         try:
-            for first, last in byte_ranges(path, start):
+            for first, last in byte_ranges(path, start, _BLOCK_BYTES):
                 waiting.append(pool.submit(_encode_range, first, last))
                 if len(waiting) > 2 * n_processes:
                     yield waiting.popleft().result()

@@ -70,9 +70,23 @@ class Examples(NamedTuple):
         return self.lengths.sum(1) + self.lengths.size(1) + 1
 
 
+class Chosen(Protocol):
+    """Examples whose texts are chosen, and in which no word is hidden yet."""
+
+    @property
+    def sizes(self) -> Tensor:
+        """Tokens of each example, markers included, `[n]`."""
+        ...
+
+    def examples(self, places: Tensor) -> Examples:
+        """Some of the examples."""
+        ...
+
+
 class Choice(NamedTuple):
     """Which texts examples are made of."""
 
+    masking: Masking
     texts: Texts
     starts: Tensor
     """Where in `texts.ids` each text begins, `[n, c]`."""
@@ -82,11 +96,22 @@ class Choice(NamedTuple):
     """The answers `[n]`; None where there is no second task."""
     partners: Tensor
     """The line of each second text, `[n]`."""
+    keys: Tensor
+    """The keys of the draws that hide words, `[n]`."""
 
     @property
     def sizes(self) -> Tensor:
         """Tokens of each example, markers included, `[n]`."""
         return self.lengths.sum(1) + self.lengths.size(1) + 1
+
+    def examples(self, places: Tensor) -> Examples:
+        """Some of the examples, `[k]`, each one alike whatever the others are."""
+        starts_kc, lengths_kc = self.starts.index_select(0, places), self.lengths.index_select(0, places)
+        words_T = self.texts.flat(starts_kc.view(-1), lengths_kc.view(-1))
+        keys_k = self.keys.index_select(0, places)
+        targets_M, hidden_M = self.masking(words_T, lengths_kc.view(-1), keys_k, lengths_kc.sum(1))
+        is_next_k = None if self.is_next is None else self.is_next.index_select(0, places)
+        return Examples(words_T, targets_M, hidden_M, lengths_kc, is_next_k)
 
 
 class ExampleMaker:
@@ -112,17 +137,8 @@ class ExampleMaker:
         self.seed = seed
         self.objective = objective
 
-    def make(self, epoch: int, lines_n: Tensor) -> Examples:
-        """The examples of some lines in one pass, each one alike whatever the others are."""
-        chosen = self.choose(epoch, lines_n)
-        lengths_nc = chosen.lengths
-        words_T = chosen.texts.flat(chosen.starts.flatten(), lengths_nc.flatten())
-        keys_n = draw(example_keys(self.seed, epoch, lines_n), 0)
-        targets_M, hidden_M = self.masking(words_T, lengths_nc.flatten(), keys_n, lengths_nc.sum(1))
-        return Examples(words_T, targets_M, hidden_M, lengths_nc, chosen.is_next)
-
     def choose(self, epoch: int, lines_n: Tensor) -> Choice:
-        """The texts of the examples of some lines, before any word is hidden."""
+        """The texts of the examples of some lines in one pass."""
         keys_n = example_keys(self.seed, epoch, lines_n)
         texts, partners_n = self.corpus.fetch(lines_n), lines_n
         starts_nc, lengths_nc, is_next_n = texts.starts, texts.lengths, None
@@ -132,7 +148,8 @@ class ExampleMaker:
             texts, starts_nc, lengths_nc = self._with_second_texts_of(partners_n, texts)
         elif self.objective == "mlm+sop":
             starts_nc, lengths_nc, is_next_n = self._swap_some(keys_n, texts)
-        return Choice(texts, starts_nc, share_room(lengths_nc, self.room), is_next_n, partners_n)
+        lengths_nc = share_room(lengths_nc, self.room)
+        return Choice(self.masking, texts, starts_nc, lengths_nc, is_next_n, partners_n, draw(keys_n, 0))
 
     def _draw_partners(self, lines_n: Tensor, keys_n: Tensor, texts: Texts) -> Tensor:
         """The line that gives each example its second text, `[n]`: its own, or by an even chance another one.

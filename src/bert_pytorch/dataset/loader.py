@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -16,13 +17,19 @@ from .draws import mix
 if TYPE_CHECKING:
     from .dataset import BERTDataset
 
-_WINDOW_TOKENS = 1 << 18
-_WINDOW_EXAMPLES = 1 << 13
-"""How much is prepared together, about: so much that a call of torch costs little an example, and so little that memory stays
-small. It is also what lengths are sorted within."""
+_WINDOW_TOKENS = 1 << 20
+_WINDOW_EXAMPLES = 1 << 14
+"""Texts are chosen for so many examples together, about: so many that a call of torch costs little an example. It is also what
+lengths are sorted within."""
+_PART_PLACES = 1 << 18
+"""Rows are filled for so many tokens together: so few that they stay in the processor's cache."""
 
 
-class Window(NamedTuple):
+_KEPT_BYTES = 31 << 20
+"""Just below the size from which on glibc always gives blocks back."""
+
+
+class Part(NamedTuple):
     """Some neighbouring batches of a pass."""
 
     rows: dict[str, Tensor]
@@ -132,9 +139,10 @@ class BatchLoader:
             # Of its own, so that making an iterator takes nothing from the stream that dropout draws from.
             generator=torch.Generator().manual_seed(0),
         )
-        for window in windows:
-            yield from cut_batches(window.rows, window.shapes)[start:]
-            start = 0
+        for parts in windows:
+            for part in parts:
+                yield from cut_batches(part.rows, part.shapes)[start:]
+                start = max(0, start - len(part.shapes))
 
     @property
     def _n_windows(self) -> int:
@@ -162,30 +170,43 @@ class BatchLoader:
             return [-(-size // self.batch_size) for size in sizes]
         if epoch not in self._counted:
             layouts = (
-                self._lay_out(self.dataset.example_sizes(self._indices(epoch, number), epoch), epoch, number)
+                self._lay_out(self.dataset.choose(self._indices(epoch, number), epoch).sizes, epoch, number)
                 for number in range(self._n_windows)
             )
             self._counted[epoch] = [len(layout.shapes) for layout in layouts]
         return self._counted[epoch]
 
 
-class _Windows(Dataset[Window]):
+class _Windows(Dataset[list[Part]]):
     """The windows of a loader, by pass and number."""
 
     def __init__(self, loader: BatchLoader) -> None:
         self.loader = loader
 
-    def __getitem__(self, place: tuple[int, int]) -> Window:
+    def __getitem__(self, place: tuple[int, int]) -> list[Part]:
+        _keep_freed_memory()
         loader, (epoch, number) = self.loader, place
-        indices = loader._indices(epoch, number)
-        if loader.n_ranks == 1:
-            examples = loader.dataset.examples(indices, epoch)
-            layout = loader._lay_out(examples.sizes, epoch, number)
-        else:
-            layout = loader._lay_out(loader.dataset.example_sizes(indices, epoch), epoch, number)
-            layout, is_own = take_rows(layout, loader.rank, loader.n_ranks)
-            examples = loader.dataset.examples(indices[is_own], epoch)
-        return Window(fill_rows(examples, layout), layout.shapes)
+        # Nothing here is differentiated, and calls are quicker when torch knows; what is handed out is made outside, as tensors
+        # made within cannot take part in training.
+        with torch.inference_mode():
+            chosen = loader.dataset.choose(loader._indices(epoch, number), epoch)
+            layout, own = loader._lay_out(chosen.sizes, epoch, number), None
+            if loader.n_ranks > 1:
+                layout, own = take_rows(layout, loader.rank, loader.n_ranks)
+            parts = [
+                (chosen.examples(members if own is None else own[members]), part)
+                for members, part in layout.parts(_PART_PLACES)
+            ]
+        return [Part(fill_rows(examples, part), part.shapes) for examples, part in parts]
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Make the C library keep memory that is freed, where it is glibc: else each window's pages are given back and asked for.
+
+    To free a large block is what tells it to: blocks of up to that size are no longer given back, up to twice that size in all.
+    """
+    torch.empty(_KEPT_BYTES, dtype=torch.uint8)
 
 
 def _unchanged(window: object) -> object:

@@ -82,6 +82,11 @@ class SubwordVocab(Vocab):
         texts = [_without_surrogates(text) for text in texts]
         return [encoding.ids for encoding in self._tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
 
+    def to_ids(self, texts: Sequence[str]) -> tuple[list[int], list[int]]:
+        """The ids of all texts, one after the other, and how many each text has."""
+        seqs = self.to_seqs(texts)
+        return list(chain.from_iterable(seqs)), list(map(len, seqs))
+
     def from_seq(self, seq: Iterable[int], join: bool = False, with_pad: bool = False) -> list[str] | str:
         """Turn ids into pieces; an id outside the vocabulary becomes `<id>`.
 

@@ -8,6 +8,7 @@ import os
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Literal, overload
 
 from ..errors import InputError
@@ -189,9 +190,21 @@ class Vocab(TorchVocab):
 
     def to_seqs(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text."""
-        get, unk = self.stoi.get, self.unk_index
+        ids, lengths = self.to_ids(texts)
+        numbers = iter(ids)
+        return [list(islice(numbers, length)) for length in lengths]
+
+    def to_ids(self, texts: Sequence[str]) -> tuple[list[int], list[int]]:
+        """The ids of all texts, one after the other, and how many each text has; faster than a list for each."""
         split = self._split if self.lowercase or self.normalize else str.split
-        return [[get(word, unk) for word in split(text)] for text in texts]
+        words: list[str] = []
+        lengths: list[int] = []
+        for text in texts:
+            of_text = split(text)
+            lengths.append(len(of_text))
+            words += of_text
+        get, unk = self.stoi.get, self.unk_index
+        return [get(word, unk) for word in words], lengths
 
     def from_seq(self, seq: Iterable[int], join: bool = False, with_pad: bool = False) -> list[str] | str:
         """Turn ids into words; an id outside the vocabulary becomes `<id>`.
