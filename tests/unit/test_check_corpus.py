@@ -10,6 +10,7 @@ import pytest
 
 from bert_pytorch import BERTDataset, WordVocab
 from bert_pytorch.dataset.corpus import PairCorpus
+from bert_pytorch.dataset.tokenizer import train_subwords
 from bert_pytorch.errors import InputError, UsageError
 from bert_pytorch.preparation.checking import CheckOptions, check_corpus
 from bert_pytorch.preparation.faults import KINDS, READABLE_KINDS, Rules
@@ -185,6 +186,33 @@ def test_facts_are_those_of_training(folder):
     assert report["trimmed"]["tokens"] == dataset.n_words - kept
     assert report["vocabulary"]["given"]["unk_share"] == pytest.approx(dataset.n_unknown / dataset.n_words, abs=1e-12)
     assert report["types"] == len({word for pair in dataset.corpus for text in pair for word in text.split()})
+
+
+@pytest.mark.parametrize("model", ["WordPiece", "BPE"])
+def test_facts_of_pieces_are_those_of_training(folder, model):
+    draw = random.Random(5)
+    letters = "abcdefg\u00e9\u4e2d"
+    words = ["".join(draw.choices(letters, k=draw.randint(1, 7))) for _ in range(400)]
+    texts = [" ".join(draw.choices(words, k=draw.randint(1, 13))) for _ in range(700)]
+    lines = [f"{first}\t{second}" for first, second in zip(texts[::2], texts[1::2], strict=True)]
+    counts = WordVocab([text.replace("g", "") for text in texts]).freqs
+    train_subwords(counts, model, 290, lowercase=True).save_vocab("vocab.json")
+    report = check("\n".join(lines).encode(), seq_len=29, vocab="vocab.json", allowed=["duplicate", "same_texts"])
+    dataset = BERTDataset("corpus.txt", WordVocab.load_vocab("vocab.json"), 29)
+    assert (report["tokens"], report["words"]) == (dataset.n_words, sum(len(text.split()) for text in texts))
+    assert report["trimmed"]["pairs"] == dataset.n_trimmed > 0
+    assert report["lengths"]["pair"]["max"] == int(dataset.encoded.offsets[::2].diff().max())
+    assert report["vocabulary"]["given"]["unk_share"] == pytest.approx(dataset.n_unknown / dataset.n_words, abs=1e-12)
+    assert (report["vocabulary"]["given"]["unk_share"] > 0) == (model == "WordPiece")
+    per_word = report["vocabulary"]["given"]["tokens_per_word"]
+    assert per_word == pytest.approx(dataset.n_words / report["words"])
+    assert per_word > 1
+
+
+def test_a_vocabulary_without_capitals_covers_them(folder):
+    WordVocab(["a b"], lowercase=True).save_vocab("vocab.json")
+    report = check(b"A B\tb c\n", vocab="vocab.json")
+    assert report["vocabulary"]["given"]["unk_share"] == 0.25
 
 
 ENCODINGS = ("utf-8", "utf-8-sig", "utf-16", "utf-16-be", "utf-32", "latin-1", "cp037", "utf-7")

@@ -8,8 +8,8 @@ from bert_pytorch import WordVocab
 from bert_pytorch.preparation.sizing import Facts, percentiles, propose_seq_len
 
 
-def facts_of(pairs):
-    facts = Facts(2)
+def facts_of(pairs, vocab=None):
+    facts = Facts(2, vocab)
     for pair in pairs:
         facts.add([word for text in pair for word in text.split()], [tuple(len(text.split()) for text in pair)])
     return facts
@@ -33,8 +33,8 @@ def test_the_length_proposed_holds_nearly_all_pairs(histogram, n_markers, seq_le
 def test_vocabulary_figures_are_those_of_a_vocabulary_of_that_size():
     words = [f"w{i}" for i in range(2003) for _ in range(1 + 2003 // (i + 1))]
     pairs = [(" ".join(words[i : i + 7]), " ".join(words[i + 7 : i + 12])) for i in range(0, len(words), 12)]
-    facts = facts_of(pairs)
-    report = facts.report(None, WordVocab([words], max_size=53).stoi)
+    facts = facts_of(pairs, WordVocab([words], max_size=53))
+    report = facts.report(None)
     rows = report["vocabulary"]["best"]
     assert [row["size"] for row in rows] == [1000, 2000, 5000]
     for row in rows:
@@ -52,9 +52,10 @@ def test_vocabulary_figures_are_those_of_a_vocabulary_of_that_size():
 
 
 def test_special_words_need_no_row():
-    facts = facts_of([("<unk> <mask> a a", "b <pad>")])
-    report = facts.report(7, {"<unk>", "<mask>", "<pad>", "a"})
-    assert report["vocabulary"]["given"] == {"types_known": 3, "coverage": 4 / 6, "unk_share": pytest.approx(2 / 6)}
+    facts = facts_of([("<unk> <mask> a a", "b <pad>")], WordVocab(["a"]))
+    report = facts.report(7)
+    shares = {"coverage": 4 / 6, "unk_share": pytest.approx(2 / 6), "tokens_per_word": 1.0}
+    assert report["vocabulary"]["given"] == {"types_known": 3, **shares}
     assert report["vocabulary"]["best"] == [{"size": 1000, "coverage": 5 / 6, "unk_share": pytest.approx(1 / 6)}]
     assert report["trimmed"] == {"seq_len": 7, "pairs": 1, "tokens": 2, "pair_share": 1.0, "token_share": 2 / 6}
-    assert "vocab_size" not in facts_of([("<unk>", "<unk>")]).report(None, None)["proposals"]
+    assert "vocab_size" not in facts_of([("<unk>", "<unk>")]).report(None)["proposals"]

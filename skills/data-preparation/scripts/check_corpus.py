@@ -33,18 +33,20 @@ def fault_lines(faults: dict[str, dict], room: int) -> list[str]:
 
 def fact_lines(report: dict) -> list[str]:
     """Sizes, lengths, vocabulary and proposals."""
-    lines = [f"{report['lines']} lines, {report['pairs']} pairs, {report['tokens']} words, {report['types']} different"]
+    lines = [f"{report['lines']} lines, {report['pairs']} pairs, {report['words']} words, {report['types']} different"]
     if report["likely_encoding"]:
         lines.append(f"likely encoding: {report['likely_encoding']}; where you named that one, single bytes are damaged")
     if not report["pairs"]:
         return lines
+    vocabulary = report["vocabulary"]
+    unit = "words" if report["tokens"] == report["words"] else "pieces"
     for name, at in report["lengths"].items():
-        lines.append(f"words in {name}: " + ", ".join(f"{key} {value}" for key, value in at.items()))
-    trimmed, vocabulary = report["trimmed"], report["vocabulary"]
-    lost = f"{trimmed['pair_share']:.2%} of the pairs are trimmed, {trimmed['token_share']:.2%} of the words lost"
+        lines.append(f"{unit} in {name}: " + ", ".join(f"{key} {value}" for key, value in at.items()))
+    trimmed = report["trimmed"]
+    lost = f"{trimmed['pair_share']:.2%} of the pairs are trimmed, {trimmed['token_share']:.2%} of the {unit} lost"
     lines.append(f"--seq_len {trimmed['seq_len']}: {lost}")
     if "given" in vocabulary:
-        lines.append(f"the vocabulary leaves {vocabulary['given']['unk_share']:.2%} of the words <unk>")
+        lines.append(f"the vocabulary leaves {vocabulary['given']['unk_share']:.2%} of the {unit} <unk>")
     sizes = ", ".join(f"{row['unk_share']:.1%} at {row['size']}" for row in vocabulary["best"])
     lines.append(f"<unk> with the best vocabulary: {sizes}")
     for name, proposal in report["proposals"].items():

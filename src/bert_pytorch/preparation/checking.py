@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from ..dataset.lines import Line, codec_and_start, read_lines
-from ..dataset.vocab import WordVocab
+from ..dataset.vocab import Vocab
 from ..errors import InputError
 from .duplicates import Sightings, key_of
 from .faults import KINDS, NO_FAULT, Finding, Rules, Tally, excerpt
@@ -51,12 +51,12 @@ def check_corpus(path: str, rules: Rules, options: CheckOptions) -> dict[str, ob
         UsageError: The clean corpus would replace a file that is read.
         SaveError: The clean corpus or a temporary file cannot be written.
     """
-    known = None if options.vocab is None else WordVocab.load_vocab(options.vocab).stoi
+    vocab = None if options.vocab is None else Vocab.load_vocab(options.vocab)
     others = [file for file in (options.other, options.vocab) if file is not None]
     fixer = None if options.fix is None else Fixer(path, rules, options.encoding, options.fix, others)
     if fixer is not None and options.other is not None:
         fixer.hold_out(options.other)
-    done = _Pass(rules, fixer)
+    done = _Pass(rules, fixer, vocab)
     tally, facts = done.tally, done.facts
     if _has_needless_mark(path, options.encoding):
         tally.add("bom", 1)
@@ -65,7 +65,7 @@ def check_corpus(path: str, rules: Rules, options: CheckOptions) -> dict[str, ob
     if not done.n_lines:
         raise InputError(f"{path}: no pair of texts, got an empty file; one pair a line is needed [E-CORPUS-NO-PAIRS]")
     report: dict[str, object] = {"ok": False, "lines": done.n_lines, "pairs": facts.n_pairs}
-    report |= {"tokens": facts.n_tokens, "types": len(facts.counts)}
+    report |= {"words": facts.n_words, "tokens": facts.n_tokens, "types": len(facts.counts)}
     if options.other is not None:
         report["other"] = _look_up(options.other, rules, options.encoding, done.sightings)
     done.sightings.resolve()
@@ -75,7 +75,7 @@ def check_corpus(path: str, rules: Rules, options: CheckOptions) -> dict[str, ob
     report["faults"] = tally.report(KINDS.keys() - rules.allowed)
     report["allowed"] = tally.report(rules.allowed)
     report["likely_encoding"] = _guess(path, tally, done.suspects)
-    report |= facts.report(options.seq_len, known)
+    report |= facts.report(options.seq_len)
     if fixer is not None:
         report["fixed"] = fixer.write(keeps_mark=bool(tally.counts["bom"] and "bom" in rules.allowed))
     report["ok"] = not report["faults"]
@@ -85,9 +85,9 @@ def check_corpus(path: str, rules: Rules, options: CheckOptions) -> dict[str, ob
 class _Pass:
     """What the lines of a corpus are brought to, in order."""
 
-    def __init__(self, rules: Rules, fixer: Fixer | None) -> None:
+    def __init__(self, rules: Rules, fixer: Fixer | None, vocab: Vocab | None) -> None:
         self.rules, self.fixer = rules, fixer
-        self.tally, self.facts = Tally(), Facts(rules.columns)
+        self.tally, self.facts = Tally(), Facts(rules.columns, vocab)
         self.sightings = Sightings(
             lambda number: self.tally.add("duplicate", number), lambda number: self.tally.add("overlap", number)
         )

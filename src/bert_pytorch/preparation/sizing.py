@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from heapq import nsmallest
+from itertools import islice
 
+from ..dataset.vocab import Vocab, WordVocab
 from ..dataset.vocab_file import SPECIALS
 from .faults import excerpt
 
@@ -22,14 +24,22 @@ _TOKENS_A_STEP = 4096
 _BATCH_SIZES = (8, 256)
 _LEAST_STEPS = 50
 _PENDING_WORDS = 1 << 13
+_TYPES_AT_ONCE = 1 << 13
 
 
 class Facts:
     """Words and lengths of the pairs (or single texts) of a corpus; memory grows with the different words only."""
 
-    def __init__(self, columns: int = 2) -> None:
-        """Begin with none; `columns` is the number of texts a line."""
+    def __init__(self, columns: int = 2, vocab: Vocab | None = None) -> None:
+        """Begin with none.
+
+        Args:
+            columns: Texts a line.
+            vocab: Whose coverage is to be told. With pieces of words, lengths are in these, as in training.
+        """
         self.n_markers = columns + 1
+        self.vocab = vocab
+        self._n_pieces: dict[str, int] | None = None if vocab is None or isinstance(vocab, WordVocab) else {}
         self.counts: Counter[str] = Counter()
         self.lengths: list[Counter[int]] = [Counter() for _ in range(columns)]
         self.pair_lengths: Counter[int] = Counter()
@@ -46,11 +56,21 @@ class Facts:
     def settle(self) -> None:
         """Count what is pending: a Counter is several times faster on many words at once."""
         self.counts.update(self._words)
+        if self._n_pieces is not None:
+            self._lengths = self._in_pieces(self._n_pieces)
         for lengths, n in Counter(self._lengths).items():
             for histogram, length in zip(self.lengths, lengths, strict=True):
                 histogram[length] += n
             self.pair_lengths[sum(lengths)] += n
         self._words, self._lengths = [], []
+
+    def _in_pieces(self, n_pieces: dict[str, int]) -> list[tuple[int, ...]]:
+        """The pending lengths in pieces; texts are parted at white space first, so that those of a word are always the same."""
+        assert self.vocab is not None
+        new = list({word for word in self._words if word not in n_pieces})
+        n_pieces.update(zip(new, self.vocab.to_ids(new)[1], strict=True))
+        numbers = iter([n_pieces[word] for word in self._words])
+        return [tuple(sum(islice(numbers, length)) for length in lengths) for lengths in self._lengths]
 
     @property
     def n_pairs(self) -> int:
@@ -59,15 +79,19 @@ class Facts:
 
     @property
     def n_tokens(self) -> int:
-        """Words of all texts."""
+        """Tokens of all texts: words, or pieces of them."""
         return sum(length * n for length, n in self.pair_lengths.items())
 
-    def report(self, seq_len: int | None, known: Container[str] | None) -> dict[str, object]:
+    @property
+    def n_words(self) -> int:
+        """Words of all texts."""
+        return self.counts.total()
+
+    def report(self, seq_len: int | None) -> dict[str, object]:
         """Lengths, trimming, vocabulary and proposals, for JSON.
 
         Args:
             seq_len: Tokens an example, markers included; None: what is proposed.
-            known: The words of a vocabulary; None: there is none.
         """
         self.settle()
         histograms = {"a": self.lengths[0], "b": self.lengths[-1], "pair": self.pair_lengths}
@@ -78,8 +102,8 @@ class Facts:
             return {"lengths": {}, "trimmed": None, "vocabulary": {}, "top_tokens": [], "proposals": {}}
         proposals = self._propose()
         vocabulary: dict[str, object] = {"best": self.best_vocabularies()}
-        if known is not None:
-            vocabulary["given"] = self.coverage(known)
+        if self.vocab is not None:
+            vocabulary["given"] = self.coverage(self.vocab)
         return {
             "lengths": lengths,
             "trimmed": self.trimmed(seq_len or int(str(proposals["seq_len"]["value"]))),
@@ -96,19 +120,28 @@ class Facts:
         shares = {"pair_share": n_pairs / self.n_pairs, "token_share": n_lost / self.n_tokens}
         return {"seq_len": seq_len, "pairs": n_pairs, "tokens": n_lost, **shares}
 
-    def coverage(self, known: Container[str]) -> dict[str, object]:
-        """How many of the words a vocabulary has; the word `<unk>` itself is unknown, as in training."""
-        unknown = SPECIALS[1]
-        found = [n for word, n in self.counts.items() if word in known and word != unknown]
-        share = sum(found) / self.n_tokens
-        return {"types_known": len(found), "coverage": share, "unk_share": 1 - share}
+    def coverage(self, vocab: Vocab) -> dict[str, object]:
+        """How many of the words a vocabulary can spell, and which share of the tokens is `<unk>`, as in training."""
+        types = iter(self.counts.items())
+        n_known = n_types_known = n_unknown = n_tokens = 0
+        while some := list(islice(types, _TYPES_AT_ONCE)):
+            ids, lengths = vocab.to_ids([word for word, _ in some])
+            numbers = iter(ids)
+            for (_, n), length in zip(some, lengths, strict=True):
+                n_unk = list(islice(numbers, length)).count(vocab.unk_index)
+                n_unknown += n * n_unk
+                n_tokens += n * length
+                n_known += n * (not n_unk)
+                n_types_known += not n_unk
+        shares = {"coverage": n_known / self.n_words, "unk_share": n_unknown / n_tokens if n_tokens else 0.0}
+        return {"types_known": n_types_known, **shares, "tokens_per_word": n_tokens / self.n_words}
 
     def best_vocabularies(self) -> list[dict[str, object]]:
         """Coverage of the most frequent words, at each usual size up to the first that holds all."""
         ordered, n_special = self._ordered()
         rows: list[dict[str, object]] = []
         for size in VOCABULARY_SIZES:
-            share = (sum(ordered[:size]) + n_special) / self.n_tokens
+            share = (sum(ordered[:size]) + n_special) / self.n_words
             rows.append({"size": size, "coverage": share, "unk_share": 1 - share})
             if size >= len(ordered):
                 break
@@ -134,13 +167,13 @@ class Facts:
         ordered, n_special = self._ordered()
         if not ordered:
             return proposals
-        most = max(VOCABULARY_SIZES[0], self.n_tokens // _WORDS_PER_ROW)
+        most = max(VOCABULARY_SIZES[0], self.n_words // _WORDS_PER_ROW)
         size, n_known = 0, n_special
-        while size < min(most, len(ordered)) and n_known < (1 - _MOST_UNKNOWN) * self.n_tokens:
+        while size < min(most, len(ordered)) and n_known < (1 - _MOST_UNKNOWN) * self.n_words:
             n_known += ordered[size]
             size += 1
-        reason = f"leaves {1 - n_known / self.n_tokens:.1%} of the words <unk>"
-        if n_known < (1 - _MOST_UNKNOWN) * self.n_tokens:
+        reason = f"leaves {1 - n_known / self.n_words:.1%} of the words <unk>"
+        if n_known < (1 - _MOST_UNKNOWN) * self.n_words:
             reason += f", and a row for every {_WORDS_PER_ROW} words of text is the most: tokenise finer, or into sub-words"
         proposals["vocab_size"] = _proposal(max(1, size), reason)
         proposals["min_freq"] = _proposal(ordered[max(1, size) - 1], "how often the rarest of these words occurs")
