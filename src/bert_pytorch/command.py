@@ -10,6 +10,7 @@ import argparse
 import difflib
 import json
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -81,12 +82,23 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], dict[str, object]],
 def say(args: argparse.Namespace, line: str) -> None:
     """Print a line for a human reader on stdout, unless the script was asked for its JSON only."""
     if not args.json:
-        print(line, flush=True)
+        _write(line)
 
 
 def print_json(report: dict[str, object]) -> None:
     """Print one line of JSON on stdout, in ASCII, with null for numbers that are not finite."""
-    print(json.dumps({key: _plain(value) for key, value in report.items()}, allow_nan=False), flush=True)
+    _write(json.dumps({key: _plain(value) for key, value in report.items()}, allow_nan=False))
+
+
+def _write(line: str) -> None:
+    """Print a line; where the reader has gone, as `head` does, the work goes on without one."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        # The stream itself is led elsewhere, or the interpreter would complain once more at its end.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def boolean(text: str) -> bool:

@@ -44,12 +44,16 @@ def workspace(bundle, tmp_path, shell):
     documents = "\n\n".join("\n".join(sentences[i : i + 5]) for i in range(0, 500, 5))
     for name in ("documents.txt", "prose.txt"):
         (tmp_path / name).write_text(documents + "\n")
+    verbs = ("Deleting", "Receiving", "Receiving")
     log = [
-        f"081109 2036{i % 60:02} 148 INFO dfs.DataNode: Receiving block blk_{i * 37} src: /10.250.1.{i}:5{i}"
+        f"081109 2036{i % 60:02} 148 INFO dfs.DataNode: {verbs[i % 3]} block blk_{i % 50 * 37} /10.250.1.{i}:5{i}"
         for i in range(500)
     ]
     (tmp_path / "server.log").write_text("\n".join(log) + "\n")
     (tmp_path / "sequences.txt").write_text("\n".join("MKVLAAGIVGLCAKWTREQD" * 7 for _ in range(40)) + "\n")
+    (tmp_path / "genome.fa").write_text("".join(f">r{i}\n{'ACGTTGCAAC' * 90}\n" for i in range(30)))
+    (tmp_path / "zh.txt").write_text("\u4eca\u5929\u5f88\u597d\u3002\u6211\u4eec\u8d70\u5427\uff01\n\n" * 40, encoding="utf-8")
+    (tmp_path / "listing.asm").write_text("push rbp\nsub rsp, 0x40\ncall 0x3ef\nret\n\n" * 40)
     if not (tmp_path / "run").exists():
         command = "bert -c train.txt -v vocab.json -o run/bert.model -hs 16 -l 1 -a 2 -s 32 -e 2"
         assert shell(command, tmp_path).returncode == 0
@@ -82,24 +86,29 @@ def test_the_ci_runs_the_readmes_test_command():
     assert steps[2] in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
-def test_recipes_give_pairs_within_documents(bundle, workspace, shell):
-    recipe = [block for language, block in blocks("skills/data-preparation/references/workflow.md") if "part in" in block]
-    assert len(recipe) == 1
-    (workspace / "train_documents.txt").write_text("a 1\na 2\na\t3\n\nb 1\n\n\nc 1\nc 2\n")
-    (workspace / "held_out_documents.txt").write_text("d 1\nd 2\n")
-    assert shell(recipe[0], workspace).returncode == 0
-    assert (workspace / "train.txt").read_text() == "a 1\ta 2\na 2\ta 3\nc 1\tc 2\n"
-    assert (workspace / "held_out.txt").read_text() == "d 1\td 2\n"
+def recipe_of(word):
+    """The commands of a block of the workflow that has this word."""
+    found = [block for _, block in blocks("skills/data-preparation/references/workflow.md") if word in block]
+    assert len(found) == 1
+    return found[0]
 
 
-def test_log_recipe_masks_what_varies(workspace, shell):
-    recipe = next(block for _, block in blocks("skills/data-preparation/references/workflow.md") if "server.log" in block)
-    assert shell(recipe, workspace).returncode == 0
-    lines = (workspace / "documents.txt").read_text().splitlines()
-    events = [line for line in lines if line]
-    assert len(events) == 500
-    assert len(lines) == 524
-    assert {event.strip() for event in events} == {"INFO dfs . DataNode : Receiving block BLOCK src : / ADDRESS"}
+def test_prose_recipe_gives_pairs_within_documents(bundle, workspace, shell):
+    documents = [f"Text{i} one.\nText{i} Two\ttwo!\n  Text{i} three" for i in range(40)]
+    (workspace / "prose.txt").write_text("\n\n".join(documents) + "\n")
+    assert shell(recipe_of("--lowercase").replace("BUNDLE", str(bundle)), workspace).returncode == 0
+    lines = [line for part in ("train", "valid") for line in (workspace / f"prose.{part}.txt").read_text().splitlines()]
+    expected = [pair for i in range(40) for pair in (f"text{i} one .\ttext{i} two two !", f"text{i} two two !\ttext{i} three")]
+    assert sorted(lines) == sorted(expected)
+
+
+def test_log_recipes_mask_what_varies_and_stay_within_sessions(bundle, workspace, shell):
+    assert shell(recipe_of("server.log").replace("BUNDLE", str(bundle)), workspace).returncode == 0
+    kinds = [f"<TIME> <NUM> INFO dfs.DataNode: {verb} block blk_<NUM> /<ADDRESS>" for verb in ("Receiving", "Deleting")]
+    texts = {text for line in (workspace / "session.train.txt").read_text().splitlines() for text in line.split("\t")}
+    assert texts == set(kinds)
+    n_pairs = sum(len((workspace / f"session.{part}.txt").read_text().splitlines()) for part in ("train", "valid"))
+    assert n_pairs == 50 * 9
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")

@@ -80,6 +80,14 @@ def test_missing_packages_are_3_with_the_install_line(script, bundle, tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_reader_that_leaves_early_stops_no_work(bundle, tmp_path, shell):
+    (tmp_path / "documents.txt").write_text("a b\nc d\n\n" * 40)
+    script = bundle / "skills/data-preparation/scripts/make_pairs.py"
+    done = shell(f"set -o pipefail; python {script} --input documents.txt --output pairs | true", tmp_path)
+    assert (done.returncode, "Traceback" in done.stderr, "BrokenPipe" in done.stderr) == (0, False, False)
+    assert len((tmp_path / "pairs.train.txt").read_text().splitlines()) == 38
+
+
 def test_tiny_corpus_is_deterministic_and_learnable(bundle, tmp_path):
     script = bundle / "scripts" / "make_tiny_corpus.py"
     texts = []
