@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .dataset import BERTDataset
 
 _WINDOW_TOKENS = 1 << 20
-_WINDOW_EXAMPLES = 1 << 14
+_WINDOW_EXAMPLES = 1 << 13
 """Texts are chosen for so many examples together, about: so many that a call of torch costs little an example. It is also what
 lengths are sorted within."""
 _PART_PLACES = 1 << 18
