@@ -18,7 +18,14 @@ from bert_pytorch.command import INSTALL_HINT, Parser, run, say
 from bert_pytorch.errors import UnavailableError
 
 CORE = {"torch": "torch", "tqdm": "tqdm", "pyyaml": "yaml"}
-EXTRAS = {"test": ("pytest", "numpy", "transformers", "skills-ref"), "dev": ("ruff", "pyright", "pre-commit")}
+EXTRAS = {
+    "logs": ("drain3-improved",),
+    "sentences": ("sentencex",),
+    "tokenizers": ("tokenizers",),
+    "zst": ("zstandard",),
+    "test": ("pytest", "numpy", "transformers", "skills-ref"),
+    "dev": ("ruff", "pyright", "pre-commit"),
+}
 LEAST_TORCH = (2, 6)
 LEAST_PYTHON = (3, 10)
 
