@@ -169,7 +169,8 @@ class Facts:
             return proposals
         most = max(VOCABULARY_SIZES[0], self.n_words // _WORDS_PER_ROW)
         size, n_known = 0, n_special
-        while size < min(most, len(ordered)) and n_known < (1 - _MOST_UNKNOWN) * self.n_words:
+        # A row costs next to nothing in a small vocabulary.
+        while size < min(most, len(ordered)) and (size < VOCABULARY_SIZES[0] or n_known < (1 - _MOST_UNKNOWN) * self.n_words):
             n_known += ordered[size]
             size += 1
         reason = f"leaves {1 - n_known / self.n_words:.1%} of the words <unk>"
