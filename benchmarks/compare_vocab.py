@@ -37,7 +37,7 @@ def write_corpus(path: Path, n_bytes: int, n_types: int, seed: int = 1) -> None:
     """Pairs of texts of 4 to 16 words as frequent as English ones, about as long, the commonest the shortest.
 
     The frequency falls with the rank, from rank 6,000 on with its square: the commonest 10, 100, 1,000 and 5,000 words make up
-    29, 51, 74 and 89 % of the text; in the King James Bible 27, 57, 81 and 93 %.
+    29, 51, 73 and 89 % of the text; in the King James Bible 27, 57, 81 and 93 %.
 
     Source: Ferrer i Cancho and Sole, Two regimes in the frequency of words, 2001.
     """

@@ -63,6 +63,8 @@ class ArrayWriter:
 
 def is_encoded(path: str | os.PathLike[str]) -> bool:
     """Whether a file begins as an encoded corpus does."""
+    if not os.path.isfile(path):
+        return False  # To open a pipe would wait for its writer.
     try:
         with open(path, "rb") as file:
             return file.read(len(MARK)) == MARK
