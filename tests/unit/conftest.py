@@ -2,10 +2,16 @@
 
 import json
 
+import hypothesis
 import pytest
 import torch
 
 from .examples import load_script, make_batches, make_trainer, read_part
+
+# The same inputs at each run; and a machine that others use too is no fault of a test.
+CALM = [hypothesis.HealthCheck.too_slow, hypothesis.HealthCheck.function_scoped_fixture]
+hypothesis.settings.register_profile("calm", deadline=None, derandomize=True, suppress_health_check=CALM)
+hypothesis.settings.load_profile("calm")
 
 
 @pytest.fixture(scope="session", autouse=True)

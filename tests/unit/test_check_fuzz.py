@@ -3,7 +3,7 @@
 import contextlib
 import os
 
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bert_pytorch.dataset.corpus import PairCorpus, split_line
@@ -35,7 +35,7 @@ PIECES = (
 )
 contents = st.binary(max_size=60) | st.lists(st.sampled_from(PIECES), max_size=40).map(b"".join)
 lines = contents.map(lambda content: content.replace(b"\n", b""))
-bounded = settings(deadline=None, max_examples=250, suppress_health_check=[HealthCheck.function_scoped_fixture])
+bounded = settings(deadline=None, max_examples=250)
 
 
 @bounded

@@ -5,7 +5,7 @@ import signal
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_pytorch import WordVocab
@@ -18,7 +18,7 @@ from bert_pytorch.errors import InputError, UserError
 from .examples import assert_one_line, start_python
 
 WHITE = "".join(chr(i) for i in range(0x3001) if chr(i).isspace())
-FUZZ = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(deadline=None, max_examples=60)
 
 
 def slow_count(path, encoding="utf-8"):

@@ -17,6 +17,7 @@ from bert_pytorch.dataset.corpus import PairCorpus
 from bert_pytorch.dataset.encoded import EncodedCorpus, MappedCorpus
 from bert_pytorch.dataset.encoded_file import MARK, read_manifest
 from bert_pytorch.dataset.encoding import encode_pairs
+from bert_pytorch.dataset.loader import BatchLoader
 from bert_pytorch.dataset.negatives import Partners
 from bert_pytorch.errors import InputError, UsageError
 
@@ -359,3 +360,23 @@ def test_a_text_that_nothing_is_left_of_is_an_unknown_word():
     vocab = Careful(["a b c gone"], lowercase=True)
     corpus = EncodedCorpus.of(encode_pairs([("a b", "gone"), ("gone", "c")], vocab, 2), len(vocab), 2)
     assert texts_of(corpus) == [[[5, 6], [1]], [[1], [7]]]
+
+
+@pytest.mark.parametrize("n_ranks", [1, 2])
+@pytest.mark.parametrize("n_workers", [0, 1, 2])
+@pytest.mark.parametrize("mode", ["memory", "file", "encoded"])
+def test_batches_are_the_same_in_every_mode_with_any_workers_and_ranks(encoded, corpus, mode, n_workers, n_ranks):
+    vocab = make_vocab(PAIRS)
+    path = encoded.path if mode == "encoded" else corpus
+    dataset = BERTDataset(path, vocab, 11, on_memory=mode != "file", seed=7)
+    plain = BatchLoader(BERTDataset(corpus, vocab, 11, seed=7), 4, shuffle=True)
+    loaders = [BatchLoader(dataset, 4, n_workers, shuffle=True, rank=rank, n_ranks=n_ranks) for rank in range(n_ranks)]
+    for epoch in (0, 1):
+        plain.set_epoch(epoch)
+        expected = list(plain)
+        for rank, loader in enumerate(loaders):
+            loader.set_epoch(epoch)
+            assert same_tensors(list(loader), [{name: rows[rank::n_ranks] for name, rows in each.items()} for each in expected])
+    words = [(batch["bert_input"], batch["bert_label"]) for batch in expected]
+    firsts = torch.cat([torch.where(labels != 0, labels, inputs)[:, 1] for inputs, labels in words]).tolist()
+    assert sorted(firsts) == sorted(vocab.stoi[first.split()[0]] for first, _ in PAIRS)

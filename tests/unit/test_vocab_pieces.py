@@ -4,7 +4,7 @@ import json
 from collections import Counter
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import BertWordPieceTokenizer, Tokenizer
 
@@ -178,7 +178,7 @@ def test_merges_as_older_files_have_them(tmp_path):
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=200)
 def test_any_value_at_any_place_of_the_file_is_taken_or_refused(tmp_path, vocab, data):
     whole = document(vocab, tmp_path / "tokenizer.json")
     names = [path for path in places(whole) if path and path[:2] != ("model", "vocab") and path[2:3] not in FURTHER_MERGES]
@@ -194,7 +194,7 @@ def test_any_value_at_any_place_of_the_file_is_taken_or_refused(tmp_path, vocab,
 
 
 @given(data=st.data())
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=150)
 def test_any_bytes_in_the_file_are_taken_or_refused(tmp_path, vocab, data):
     vocab.save_vocab(tmp_path / "tokenizer.json")
     content = bytearray((tmp_path / "tokenizer.json").read_bytes())
