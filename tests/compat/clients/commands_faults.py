@@ -47,7 +47,8 @@ def order_of_examples():
     original = model_class.forward
 
     def spy(self, x, *arguments):
-        order.extend((x != 0).sum(1).sub(5).tolist())
+        # Up to the last token: 0.0.1a4 may swap a word for padding within a text.
+        order.extend(((x != 0) * torch.arange(1, x.size(1) + 1)).max(1).values.sub(5).tolist())
         return original(self, x, *arguments)
 
     with open("corpus.txt", encoding="utf-8") as file:
