@@ -54,8 +54,9 @@ _REMOVED = {
     "nul": "\x00",
     # Of the category Cc all but tab; and lone surrogates, which some codecs give and no text can hold.
     "control": "\x01-\x08\x0a-\x1f\x7f-\x9f\ud800-\udfff",
-    # The joiners U+200C and U+200D belong to the spelling of Persian, Hindi and emoji, so they are none of these.
-    "zero_width": "\xad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufff9-\ufffb\U000e0001",
+    # The joiners U+200C and U+200D belong to the spelling of Persian, Hindi and emoji, and the vowel separator U+180E to that
+    # of Mongolian, so they are none of these.
+    "zero_width": "\xad\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufff9-\ufffb\U000e0001",
     "bom": "\ufeff",
 }
 _PATTERNS = {

@@ -91,6 +91,9 @@ class Fixer:
             if keeps_mark:
                 file.write(codecs.BOM_UTF8)
             n_pairs, n_changed = self._write_lines(file, listed)
+            # The corpus is renamed first: a disk too full for the list must be known by then.
+            listed.flush()
+            os.fsync(listed.fileno())
             if _stamp(self._path) != self._stamp:
                 raise InputError(f"{self._path}: has changed while it was read; start again [E-CORPUS-CHANGED]")
         counted = {"pairs": n_pairs, "changed": n_changed, "left_out": self._n_lines - n_pairs}

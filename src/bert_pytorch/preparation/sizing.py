@@ -167,14 +167,15 @@ class Facts:
         ordered, n_special = self._ordered()
         if not ordered:
             return proposals
-        most = max(VOCABULARY_SIZES[0], self.n_words // _WORDS_PER_ROW)
+        n_words = self.n_words  # A sum over all different words: taken once, not at each step below.
+        most = max(VOCABULARY_SIZES[0], n_words // _WORDS_PER_ROW)
         size, n_known = 0, n_special
         # A row costs next to nothing in a small vocabulary.
-        while size < min(most, len(ordered)) and (size < VOCABULARY_SIZES[0] or n_known < (1 - _MOST_UNKNOWN) * self.n_words):
+        while size < min(most, len(ordered)) and (size < VOCABULARY_SIZES[0] or n_known < (1 - _MOST_UNKNOWN) * n_words):
             n_known += ordered[size]
             size += 1
-        reason = f"leaves {1 - n_known / self.n_words:.1%} of the words <unk>"
-        if n_known < (1 - _MOST_UNKNOWN) * self.n_words:
+        reason = f"leaves {1 - n_known / n_words:.1%} of the words <unk>"
+        if n_known < (1 - _MOST_UNKNOWN) * n_words:
             reason += f", and a row for every {_WORDS_PER_ROW} words of text is the most: tokenise finer, or into sub-words"
         proposals["vocab_size"] = _proposal(max(1, size), reason)
         proposals["min_freq"] = _proposal(ordered[max(1, size) - 1], "how often the rarest of these words occurs")
