@@ -52,12 +52,14 @@ class EpochOrder:
         return numbers
 
     def _permuted(self, numbers: Tensor) -> Tensor:
-        digits = [numbers % self.bases[0], numbers // self.bases[0]]
+        high = numbers // self.bases[0]
+        digits = [numbers - high * self.bases[0], high]
         for number, key in enumerate(self.keys):
-            shifted = number % 2
-            bits = mix_32_((digits[1 - shifted] + key).int())
-            digits[shifted] = digits[shifted].add_(integers(bits, self.bases[shifted])).remainder_(self.bases[shifted])
-        return digits[1] * self.bases[0] + digits[0]
+            shifted, base = number % 2, self.bases[number % 2]
+            moved = digits[shifted].add_(integers(mix_32_((digits[1 - shifted] + key).int()), base))
+            # Both are below the base; a remainder would take longer.
+            moved.add_(moved >= base, alpha=-base)
+        return digits[1].mul_(self.bases[0]).add_(digits[0])
 
 
 class BatchShape(NamedTuple):

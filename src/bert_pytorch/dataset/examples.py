@@ -31,8 +31,7 @@ class Texts(NamedTuple):
 
     def flat(self, starts_t: Tensor, lengths_t: Tensor) -> Tensor:
         """The ids of texts, one after the other, `[T]` int32."""
-        places_T = ramps(starts_t.int() if self.ids.numel() < 1 << 31 else starts_t, lengths_t)
-        ids_T = self.ids.index_select(0, places_T).int()
+        ids_T = self.ids.index_select(0, ramps(starts_t, lengths_t)).int()
         return ids_T.bitwise_and_(0xFFFF) if self.ids.dtype == torch.int16 else ids_T
 
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from .dataset import BERTDataset
 
 _WINDOW_TOKENS = 1 << 20
-_WINDOW_EXAMPLES = 1 << 13
+_WINDOW_EXAMPLES = 1 << 14
 """Texts are chosen for so many examples together, about: so many that a call of torch costs little an example. It is also what
 lengths are sorted within."""
-_PART_PLACES = 1 << 18
-"""Rows are filled for so many tokens together: so few that they stay in the processor's cache."""
+_PART_PLACES = 1 << 19
+"""Rows are filled for so many tokens together: so few that they stay near the processor, so many that calls cost little."""
 
 
 _KEPT_BYTES = 31 << 20

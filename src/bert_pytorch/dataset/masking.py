@@ -74,7 +74,7 @@ class Masking:
             chosen_T = is_below(bits_T, self.probability).logical_and_(is_real_T)
             targets_M = chosen_T.nonzero()[:, 0]
             if is_sure:
-                targets_M = torch.cat([targets_M, _one_for_those_without(chosen_T, is_real_T, bits_T, sizes_n)])
+                targets_M = torch.cat([targets_M, _one_for_those_without(targets_M, is_real_T, bits_T, sizes_n)])
             bits_M = bits_T.index_select(0, targets_M)
             return targets_M, self._corrupt(ids_T.index_select(0, targets_M), bits_M, bits_M)
         first_T = self._first_of_unit(ids_T, lengths_t)
@@ -87,7 +87,8 @@ class Masking:
             chosen_U, span_U = _cover(bits_U, unit_T, lengths_t, *self.spans)
             kind_bits_T = bits_U[span_U][unit_T]
         if is_sure:
-            missing = _one_for_those_without(chosen_U[unit_T] & is_real_T, is_real_T, bits_U[unit_T], sizes_n)
+            targets_M = (chosen_U[unit_T] & is_real_T).nonzero()[:, 0]
+            missing = _one_for_those_without(targets_M, is_real_T, bits_U[unit_T], sizes_n)
             chosen_U[unit_T[missing]] = True
         targets_M = (chosen_U[unit_T] & is_real_T).nonzero()[:, 0]
         return targets_M, self._corrupt(ids_T[targets_M], kind_bits_T[targets_M], bits_T[targets_M])
@@ -102,9 +103,7 @@ class Masking:
             sizes_n: How many words each example has.
         """
         bits_T = draw_each(keys_n, sizes_n)
-        chosen_T = torch.zeros_like(words_T, dtype=torch.bool)
-        chosen_T[targets_M] = True
-        missing = _one_for_those_without(chosen_T, words_T >= N_SPECIALS, bits_T, sizes_n)
+        missing = _one_for_those_without(targets_M, words_T >= N_SPECIALS, bits_T, sizes_n)
         return missing, self._corrupt(words_T[missing], bits_T[missing], bits_T[missing])
 
     def _corrupt(self, words_M: Tensor, kind_bits_M: Tensor, bits_M: Tensor) -> Tensor:
@@ -146,16 +145,14 @@ def _cover(bits_U: Tensor, unit_T: Tensor, lengths_t: Tensor, inside: Tensor, at
     return furthest_U > units_U, span_U
 
 
-def _one_for_those_without(chosen_T: Tensor, is_real_T: Tensor, bits_T: Tensor, sizes_n: Tensor) -> Tensor:
-    """For each example that has real words and no target, the place of its real word with the smallest draw."""
+def _one_for_those_without(targets_M: Tensor, is_real_T: Tensor, bits_T: Tensor, sizes_n: Tensor) -> Tensor:
+    """For each example with real words and none of the targets, which are in order, its real word with the smallest draw."""
     ends_n = sizes_n.cumsum(0)
-    if not bits_T.numel():
-        return ends_n[:0]
-    # How many targets come before the end of each example; of one without any word there may be no place at all.
-    sums_n = chosen_T.cumsum(0, dtype=torch.int32).index_select(0, (ends_n - 1).clamp_(min=0)) * (ends_n > 0)
+    # How many targets come before the end of each example.
+    sums_n = torch.searchsorted(targets_M, ends_n)
     without = (sums_n.diff(prepend=sums_n.new_zeros(1)) == 0).nonzero()[:, 0]
-    if not without.numel():
-        return without
+    if not (without.numel() and bits_T.numel()):
+        return without[:0]
     starts, sizes = (ends_n - sizes_n)[without, None], sizes_n[without, None]
     columns = torch.arange(int(sizes.max()))
     places = (starts + columns).clamp_(max=bits_T.numel() - 1)

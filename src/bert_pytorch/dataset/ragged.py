@@ -10,17 +10,17 @@ from torch import Tensor
 
 
 def ramps(starts_n: Tensor, lengths_n: Tensor, step: int = 1) -> Tensor:
-    """For each sequence `start, start + step, ...`, as many as its length: `[T]`, of the type of `starts_n`, wrapping round."""
+    """For each sequence `start, start + step, ...`, as many as its length: `[T]`, int64 like `starts_n`, wrapping round."""
     if not bool(lengths_n.all()):
         is_some_n = lengths_n > 0
         starts_n, lengths_n = starts_n[is_some_n], lengths_n[is_some_n]
     ends_n = lengths_n.cumsum(0)
-    steps_T = torch.full((int(ends_n[-1]) if len(ends_n) else 0,), step, dtype=starts_n.dtype)
+    steps_T = torch.full((int(ends_n[-1]) if len(ends_n) else 0,), step)
     # Where a sequence begins, the step leads there from the last element of the one before.
     jumps_n = starts_n.clone()
-    jumps_n[1:] -= starts_n[:-1] + (lengths_n[:-1] - 1).to(starts_n.dtype).mul_(step)
+    jumps_n[1:] -= starts_n[:-1] + (lengths_n[:-1] - 1).mul_(step)
     steps_T.scatter_(0, ends_n - lengths_n, jumps_n)
-    return torch.cumsum(steps_T, 0, dtype=steps_T.dtype, out=steps_T)
+    return torch.cumsum(steps_T, 0, out=steps_T)
 
 
 def bands(size: int, starts_n: Tensor, ends_n: Tensor, values_n: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ def draw_each(keys_n: Tensor, sizes_n: Tensor) -> Tensor:
 
     There are as many of these as words, and half the bits take half the time.
     """
-    return mix_32_(ramps(keys_n.int(), sizes_n, _GOLDEN_32))
+    return mix_32_(ramps(keys_n, sizes_n, _GOLDEN_32).int())
 
 
 def draw_again(bits: Tensor, number: int) -> Tensor:
