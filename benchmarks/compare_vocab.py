@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Lines a second from a corpus to a saved vocabulary of words, beside bert-pytorch 0.0.1a4 and the tokenizers library.
 
-Ours is the function of the command `bert-vocab`; bert-pytorch's is that of its command, without its imports; tokenizers trains
-its WordLevel model, split at white space, from the file. Sides run in turn, round by round, each in a process of its own on all
-cores; the figures are medians, and only the ratios count. Memory is that of a side's processes together, at its peak (Linux).
-The last line is JSON.
+Ours is the function of the command `bert-vocab`; bert-pytorch's is that of its command; tokenizers trains its WordLevel model,
+split at white space, from the file: all without their imports. Sides run in turn, round by round, each in a process of its own
+on all cores; the figures are medians, and only the ratios count. Memory is that of a side's processes together, at its peak
+(Linux). The last line is JSON.
 
     python benchmarks/compare_vocab.py --ancestor FOLDER [--corpus FILE] [--rounds 5]
 
@@ -57,7 +57,6 @@ def write_corpus(path: Path, n_bytes: int, n_types: int, seed: int = 1) -> None:
 
 def build_ours(corpus: str, output: str) -> int:
     """The work of `bert-vocab -c CORPUS -o OUTPUT`."""
-    sys.path.insert(0, str(SOURCE))
     from bert_pytorch.cli import vocab_parser
     from bert_pytorch.pipeline import build_vocabulary
 
@@ -89,7 +88,11 @@ def build_tokenizers(corpus: str, output: str) -> int:
 
 def import_side(side: str) -> None:
     """Import what a side needs, before its clock starts."""
-    if side == "bert-pytorch":
+    if side == "ours":
+        sys.path.insert(0, str(SOURCE))
+        for name in ("cli", "pipeline", "dataset.counting", "dataset.vocab"):
+            importlib.import_module(f"bert_pytorch.{name}")
+    elif side == "bert-pytorch":
         importlib.import_module("bert_pytorch.dataset")
     elif side == "tokenizers":
         importlib.import_module("tokenizers")

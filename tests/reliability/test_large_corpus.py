@@ -27,17 +27,18 @@ sys.exit(status)
 
 
 def write_large(path):
-    """Pairs of about 130 bytes from 20,000 words, in blocks that differ by a word; how many there are."""
+    """Pairs of about 130 bytes from 20,000 words, whose second texts end in two words that number them; how many there are."""
     draws = random.Random(0)
     words = [f"{rank:x}w" for rank in range(20_000)]
     weights = [1 / (rank + 1) for rank in range(20_000)]
-    texts = [" ".join(draws.choices(words, weights, k=draws.randint(8, 24))) for _ in range(20_000)]
-    block = "".join(f"{draws.choice(texts)}\t{draws.choice(texts)} last\n" for _ in range(100_000)).encode()
-    n_pairs = n_bytes = 0
-    with open(path, "wb") as file:
-        while n_bytes < N_BYTES:
-            n_bytes += file.write(block.replace(b" last\n", b" last%d\n" % n_pairs))
-            n_pairs += 100_000
+    texts = [" ".join(draws.choices(words, weights, k=draws.randint(8, 22))) for _ in range(20_000)]
+    begins = [f"{draws.choice(texts)}\t{draws.choice(texts)} {word} " for word in words]
+    n_pairs = 0
+    with open(path, "w", encoding="ascii", newline="\n") as file:
+        while file.tell() < N_BYTES:
+            ending = words[n_pairs // len(words)] + "\n"
+            file.writelines([begin + ending for begin in begins])
+            n_pairs += len(words)
     (path.parent / "vocab.txt").write_text("\n".join(["<pad>", "<unk>", "<eos>", "<sos>", "<mask>", *words]) + "\n")
     return n_pairs
 

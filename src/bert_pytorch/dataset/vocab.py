@@ -40,11 +40,12 @@ class TorchVocab:
         if max_size is not None and max_size < 0:
             raise InputError(f"vocabulary: max_size is {max_size}, expected at least 0 or None [E-VOCAB-SIZE]")
         self.freqs = counter
-        special = set(specials)
-        words = sorted(word for word, n in counter.items() if n >= max(min_freq, 1) and word not in special)
+        least = max(min_freq, 1)
+        kept = {word for word, n in counter.items() if n >= least}
+        words = sorted(kept.difference(specials))
         words.sort(key=counter.__getitem__, reverse=True)  # Words of equal count keep their order.
         self.itos = [*specials, *words[:max_size]]
-        self.stoi = {word: i for i, word in enumerate(self.itos)}
+        self.vocab_rerank()
 
     def __eq__(self, other: object) -> bool:
         """Compare words, ids and counts; never equal to another type."""
@@ -58,7 +59,7 @@ class TorchVocab:
 
     def vocab_rerank(self) -> None:
         """Give each word the id of its place in `itos`."""
-        self.stoi = {word: i for i, word in enumerate(self.itos)}
+        self.stoi = dict(zip(self.itos, range(len(self.itos)), strict=True))
 
     def extend(self, v: TorchVocab, sort: bool = False) -> None:
         """Append the words of `v` that are not here yet, in its order or, with `sort`, in alphabetical order."""

@@ -43,9 +43,10 @@ class WordList(NamedTuple):
 def write_vocabulary(path: str | os.PathLike[str], words: WordList) -> None:
     """Write words by id, their counts and how texts are treated as JSON, one a line, whole or not at all."""
     freqs = words.freqs
-    kept = {word: freqs[word] for word in words.itos if word in freqs}
     # In one order, whatever the order in which the words were met.
-    ordered = {**kept, **{word: freqs[word] for word in sorted(freqs.keys() - kept.keys())}}
+    ordered = {word: freqs[word] for word in words.itos if word in freqs}
+    if len(ordered) < len(freqs):
+        ordered.update({word: freqs[word] for word in sorted(freqs.keys() - ordered.keys())})
     document = {"format": _FORMAT, "version": _VERSION, **words._replace(freqs=ordered)._asdict()}
     # Separators, and no indent: with one, Python's slow encoder would be taken.
     separators = (",\n", ": ")
