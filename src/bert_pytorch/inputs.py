@@ -63,6 +63,7 @@ def _open_dataset(args: argparse.Namespace, vocab: Vocab, path: str, corpus_line
     from .dataset.cache import EncodingSettings, check_source, open_cached
     from .dataset.corpus import count_columns
     from .dataset.encoded_file import is_encoded
+    from .dataset.vocab import WordVocab
 
     options = {name: getattr(args, name) for name in ("seed", *DATA_SETTINGS)}
     opened = path
@@ -78,7 +79,8 @@ def _open_dataset(args: argparse.Namespace, vocab: Vocab, path: str, corpus_line
         options["corpus_lines"] = corpus_lines
     dataset = BERTDataset(opened, vocab, args.seq_len, **options)
     kind = "pairs" if dataset.encoded.n_columns == 2 else "texts"
-    facts = f"{path}: {len(dataset)} {kind}, {dataset.n_words} words"
+    unit = "words" if isinstance(vocab, WordVocab) else "pieces"
+    facts = f"{path}: {len(dataset)} {kind}, {dataset.n_words} {unit}"
     counted = f"{dataset.n_skipped} bad lines left out, {dataset.n_trimmed} {kind} trimmed to {dataset.seq_len} tokens"
     print(f"{facts}, {dataset.n_unknown / dataset.n_words:.1%} of them <unk>, {counted}", file=sys.stderr)
     return dataset

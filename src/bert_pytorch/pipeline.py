@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .trainer import BERTTrainer
 
 _LARGE_SHARE_SEEN = 0.2
+_LEAST_PIECES_A_WORD = 1.03
 _BATCH_SETTINGS = ("tokens_per_batch", "group_by_length", "packing")
 _KEPT_SETTINGS = (
     *("seed", "batch_size", "seq_len", "lr", "adam_weight_decay", "adam_beta1", "adam_beta2", "max_grad_norm"),
@@ -40,14 +41,17 @@ def build_vocabulary(args: argparse.Namespace) -> dict[str, object]:
     if args.model == "word":
         vocab = WordVocab.of_counts(counts, args.vocab_size, **options)
     else:
-        from .dataset.tokenizer import VOCAB_SIZE, train_subwords
+        from .dataset.tokenizer import train_subwords
 
         model = {"wordpiece": "WordPiece", "bpe": "BPE"}[args.model]
-        vocab = train_subwords(counts, model, args.vocab_size or VOCAB_SIZE, **options)
+        vocab = train_subwords(counts, model, args.vocab_size, **options)
     n_known, n_tokens, n_words = sum(vocab.counts), sum(vocab.freqs.values()), sum(counts.values())
     if not n_known:
         paths = ", ".join(args.corpus_path)
         raise InputError(f"{paths}: no word occurs {args.min_freq} times; check file and --min_freq [E-VOCAB-EMPTY]")
+    if args.model != "word" and n_tokens < _LEAST_PIECES_A_WORD * n_words:
+        message = f"{n_tokens / n_words:.3f} pieces a word: nearly all words are whole, and masking whole words changes nothing"
+        warnings.warn(f"{args.output_path}: {message}; lower --vocab_size, or take --model word", stacklevel=2)
     vocab.save_vocab(args.output_path)
     return {
         "ok": True,
@@ -225,6 +229,7 @@ def _run_epochs(trainer: BERTTrainer, args: argparse.Namespace, first_epoch: int
         flag = plan if last_epoch == n_epochs else "--stop_after_epochs"
         message = f"the checkpoint has all that {flag} asks for; to train longer raise it"
         raise InputError(f"{message} [E-RESUME-DONE]")
+    first_step = trainer.optim_schedule.n_current_steps
     for epoch in range(first_epoch, last_epoch):
         train_report = trainer.train(epoch)
         real_tokens += train_report["real_tokens"]
@@ -237,6 +242,7 @@ def _run_epochs(trainer: BERTTrainer, args: argparse.Namespace, first_epoch: int
         "epochs": last_epoch,
         "real_tokens": int(real_tokens),
         "real_tokens_per_second": real_tokens / seconds,
+        "steps_per_second": (trainer.optim_schedule.n_current_steps - first_step) / seconds,
         "train_loss": train_report["loss"],
         "train_mlm_loss": train_report["mlm_loss"],
         "train_nsp_accuracy": train_report["nsp_accuracy"],

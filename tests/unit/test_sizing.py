@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from bert_pytorch import WordVocab
+from bert_pytorch.dataset.tokenizer import propose_size, train_subwords
 from bert_pytorch.preparation.sizing import Facts, percentiles, propose_seq_len
 
 
@@ -59,3 +60,36 @@ def test_special_words_need_no_row():
     assert report["vocabulary"]["best"] == [{"size": 1000, "coverage": 5 / 6, "unk_share": pytest.approx(1 / 6)}]
     assert report["trimmed"] == {"seq_len": 7, "pairs": 1, "tokens": 2, "pair_share": 1.0, "token_share": 2 / 6}
     assert "vocab_size" not in facts_of([("<unk>", "<unk>")]).report(None)["proposals"]
+
+
+def counts_of(n_types, n_each, alphabet="ab"):
+    """Words of eight characters."""
+    width = len(alphabet)
+    return Counter({"".join(alphabet[i // width**k % width] for k in range(8)): n_each for i in range(n_types)})
+
+
+@pytest.mark.parametrize(
+    ("counts", "size"),
+    [
+        (counts_of(3, 1), 1_000),
+        (counts_of(20_000, 1_000, "abcdefgh"), 5_000),
+        (counts_of(20_000, 5, "abcdefgh"), 2_700),
+        (counts_of(200_000, 1_000, "abcdefgh"), 30_000),
+        (counts_of(5_000, 1, [chr(0x4E00 + i) for i in range(2_000)]), 4_000),
+        (Counter(), 1_000),
+    ],
+)
+def test_pieces_are_a_quarter_of_the_words_as_far_as_the_text_teaches_them_and_hold_its_alphabet(counts, size):
+    assert propose_size(counts) == size
+
+
+def test_pieces_are_proposed_where_there_is_something_to_spell_and_words_only_beside_words():
+    pairs = [(f"w{i} x{i}", f"y{i}") for i in range(2_000)]
+    proposals = facts_of(pairs).report(None)["proposals"]
+    assert proposals["subword_vocab_size"]["value"] == 1_000
+    assert "subword_vocab_size" not in facts_of(pairs[:1_000]).report(None)["proposals"]
+    counts = Counter(word for pair in pairs for text in pair for word in text.split())
+    report = facts_of(pairs, train_subwords(counts, "WordPiece", 100)).report(None)
+    assert report["proposals"].keys() == {"seq_len", "batch_size"}
+    assert report["vocabulary"].keys() == {"given"}
+    assert report["vocabulary"]["given"]["tokens_per_word"] > 2

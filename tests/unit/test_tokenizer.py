@@ -242,6 +242,7 @@ def test_without_the_package_the_install_line_is_given(vocab, monkeypatch):
         copy.copy(vocab)
 
 
+@pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("model", ["wordpiece", "bpe"])
 def test_the_command_trains_what_bert_then_uses(tmp_path, capsys, model):
     corpus, path = tmp_path / "corpus.txt", tmp_path / "vocab"
@@ -268,3 +269,18 @@ def test_a_corpus_no_character_of_which_is_frequent_is_refused(tmp_path, capsys)
     assert build_vocab(flags) == 1
     assert json.loads(capsys.readouterr().out)["code"] == "E-VOCAB-EMPTY"
     assert not (tmp_path / "vocab").exists()
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_command_chooses_how_many_pieces_and_says_when_they_are_as_good_as_words(tmp_path, capsys):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("".join(f"word{i} again\tword{i}\n" for i in range(5_000)))
+    flags = ["-c", str(corpus), "-o", str(tmp_path / "vocab"), "--model", "wordpiece"]
+    assert build_vocab(flags) == 0
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["vocab_size"], "pieces a word" in err) == (1_005, False)
+    corpus.write_text("some few words\tand no more\n" * 50)
+    assert build_vocab(flags) == 0
+    err = capsys.readouterr().err
+    assert "1.000 pieces a word" in err
+    assert "--model word" in err

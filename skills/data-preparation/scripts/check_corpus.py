@@ -45,12 +45,14 @@ def fact_lines(report: dict) -> list[str]:
     trimmed = report["trimmed"]
     lost = f"{trimmed['pair_share']:.2%} of the pairs are trimmed, {trimmed['token_share']:.2%} of the {unit} lost"
     lines.append(f"--seq_len {trimmed['seq_len']}: {lost}")
-    if "given" in vocabulary:
-        lines.append(f"the vocabulary leaves {vocabulary['given']['unk_share']:.2%} of the {unit} <unk>")
-    sizes = ", ".join(f"{row['unk_share']:.1%} at {row['size']}" for row in vocabulary["best"])
-    lines.append(f"<unk> with the best vocabulary: {sizes}")
+    if given := vocabulary.get("given"):
+        per_word = f", {given['tokens_per_word']:.2f} pieces a word" * (unit == "pieces")
+        lines.append(f"the vocabulary leaves {given['unk_share']:.2%} of the {unit} <unk>{per_word}")
+    if "best" in vocabulary:
+        sizes = ", ".join(f"{row['unk_share']:.1%} at {row['size']}" for row in vocabulary["best"])
+        lines.append(f"<unk> with the best vocabulary of words: {sizes}")
     for name, proposal in report["proposals"].items():
-        lines.append(f"propose --{name} {proposal['value']}: {proposal['reason']}")
+        lines.append(f"propose --{name.removeprefix('subword_')} {proposal['value']}: {proposal['reason']}")
     return lines
 
 

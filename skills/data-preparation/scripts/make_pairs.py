@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
 
@@ -46,6 +47,8 @@ NEEDS = {
     "drop_seen": ("valid_share", "test_share"),
 }
 """Flags without effect where none of the others is given."""
+FEW_HELD_OUT = 50
+"""At 15 % of 20 words they hide 150: the loss is known to a tenth of its spread."""
 LARGE_SHARE_SEEN = 0.2
 N_EXAMPLES, N_SHOWN = 3, 80
 
@@ -179,10 +182,31 @@ def tell(args: argparse.Namespace, parts: dict[str, Part], report: dict[str, obj
     if seen is not None:
         say(args, f"{seen:.1%} of the held-out {unit} also stand in train{', and were dropped' * args.drop_seen}")
     if isinstance(seen, float) and seen > LARGE_SHARE_SEEN and not args.drop_seen:
-        warnings.warn(f"{seen:.1%} of the held-out {unit} also stand in train; --drop_seen leaves them out", stacklevel=1)
+        advice = "say so with the loss; or leave them out with --drop_seen"
+        message = f"{seen:.1%} of the held-out {unit} also stand in train, so that their loss measures memory"
+        warnings.warn(f"{message}; {advice}", stacklevel=1)
+    for message in shortages(args, report, unit):
+        warnings.warn(message, stacklevel=1)
     if n_early:
         advice = "one that goes on later is two documents; a larger --max_open_sessions, or sort by it"
         warnings.warn(f"{n_early} sessions or groups were closed before the end of the input; {advice}", stacklevel=1)
+
+
+def shortages(args: argparse.Namespace, report: dict[str, Any], unit: str) -> list[str]:
+    """What there is too little of for a run's figures to mean anything."""
+    messages = []
+    n_short, n_documents = report["dropped_documents"], report["documents"]
+    if n_short > n_documents / 2:
+        advice = "leave --session out, windows of lines are documents too"
+        if not args.session:
+            advice = "see that blank lines stand between documents only, or pass --split_sentences or --single"
+        messages.append(f"{n_short} of {n_documents} documents are too short for a line of the corpus; {advice}")
+    for name in report["outputs"].keys() - {"train"}:
+        if (n_left := report[f"{name}_pairs"]) < FEW_HELD_OUT:
+            advice = "keep those seen in training and say their share with the loss, or " * args.drop_seen
+            advice += f"raise --{name}_share, or take more text"
+            messages.append(f"{n_left} {name} {unit} tell little, expected {FEW_HELD_OUT} to measure a loss by; {advice}")
+    return messages
 
 
 def language(text: str) -> str:
@@ -248,22 +272,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--mask", type=mask, action="append", metavar="NAME=REGEX", help="log: one more mask, e.g. USER=(?<=user )\\w+")
     add("--kmer", type=positive, metavar="N", help="each text is a sequence: N letters a word (fasta: 1)")
     add("--stride", type=positive, metavar="N", help="letters from one k-mer to the next (1)")
-    add(
-        "--target_len",
-        type=at_least(2),
-        metavar="N",
-        help="words a pair: sentences are packed and cut (a sentence a text)",
-    )
+    add("--target_len", type=at_least(2), metavar="N", help="words a pair: sentences are packed and cut (a sentence a text)")
     add("--short_prob", type=between(0, 1), metavar="X", help="chance of a shorter, drawn target (0.1)")
     add("--single", action="store_true", help="one text a line, no tab")
-    add(
-        "--valid_share",
-        type=between(0, 0.5),
-        default=0.05,
-        metavar="X",
-        help="share of documents in the valid part (0.05)",
-    )
-    add("--test_share", type=between(0, 0.5), default=0.0, metavar="X", help="share of documents in the test part (0)")
+    share = between(0, 0.5)
+    add("--valid_share", type=share, default=0.05, metavar="X", help="share of documents in the valid part (0.05)")
+    add("--test_share", type=share, default=0.0, metavar="X", help="share of documents in the test part (0)")
     add("--seed", type=at_least(0), default=42, metavar="N", help="same seed, same files (42)")
     add("--drop_seen", action="store_true", help="leave held-out pairs that also stand in train out")
     add("--lowercase", action="store_true", help="make all letters small")

@@ -19,8 +19,9 @@ from ..files import atomic_write
 from .pieces import SPECIALS, WORD_START, Pieces, document_of, normalizer_of
 from .vocab import TorchVocab, Vocab
 
-VOCAB_SIZE = 30_000
-"""Pieces beside the specials where none are asked for; as in BERT, about."""
+_SIZES = 1_000, 30_000
+"""Least and most pieces beside the specials that are proposed; the most is about BERT's."""
+_TYPES_A_PIECE, _CHARACTERS_A_PIECE = 4, 300
 _N_BYTES = 256
 _AT_ONCE = 1000
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -149,10 +150,22 @@ class SubwordVocab(Vocab):
         return bytes(byte_of[letter] for letter in letters if letter in byte_of).decode(errors="replace")
 
 
+def propose_size(counts: Counter[str]) -> int:
+    """How many pieces a text deserves beside the specials, from 1,000 to 30,000.
+
+    A quarter of the different words: common ones stay whole, rare and new ones are spelled. At most one for 300 characters
+    (some 50 words) of the text, for else a piece is too rare to be learned; and twice the different characters, as each is one.
+    """
+    n_characters = sum(len(word) * n for word, n in counts.items())
+    least, most = _SIZES
+    wanted = max(min(len(counts) // _TYPES_A_PIECE, n_characters // _CHARACTERS_A_PIECE), 2 * len(set("".join(counts))))
+    return max(least, min(most, -(-wanted // 100) * 100))
+
+
 def train_subwords(
     counts: Counter[str],
     model: str,
-    max_size: int = VOCAB_SIZE,
+    max_size: int | None = None,
     min_freq: int = 1,
     *,
     lowercase: bool = False,
@@ -163,8 +176,8 @@ def train_subwords(
     Args:
         counts: How often each word occurs, see `counting.count_files`.
         model: `WordPiece` or `BPE` (byte-level).
-        max_size: Most pieces beside the five specials. BPE needs 256 at least, one a byte. WordPiece spends up to half of them
-            on single characters, the commonest; a word with any other is unknown.
+        max_size: Most pieces beside the five specials; None: see `propose_size`. BPE needs 256 at least, one a byte. WordPiece
+            spends up to half of them on single characters, the commonest; a word with any other is unknown.
         min_freq: Least occurrences of a pair of pieces that is united, and of a character of WordPiece.
         lowercase: Take capital and small letters for the same; kept for all texts that are encoded.
         normalize: Take characters that Unicode's NFKC unites for the same; kept likewise.
@@ -174,6 +187,7 @@ def train_subwords(
         UnavailableError: The package tokenizers is not installed.
     """
     least = _N_BYTES if model == "BPE" else 2
+    max_size = propose_size(counts) if max_size is None else max_size
     if max_size < least:
         message = f"vocabulary: max_size is {max_size}, expected at least {least} for {model}; raise --vocab_size"
         raise InputError(f"{message} [E-VOCAB-SIZE]")

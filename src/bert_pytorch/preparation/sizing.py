@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from heapq import nsmallest
 from itertools import islice
 
+from ..dataset.tokenizer import propose_size
 from ..dataset.vocab import Vocab, WordVocab
 from ..dataset.vocab_file import SPECIALS
 from .faults import excerpt
@@ -20,6 +21,8 @@ _SHORTEST, _LONGEST = 16, 512
 _MOST_UNKNOWN = 0.02
 _WORDS_PER_ROW = 50
 """A word needs so many words of text to be worth a row of the model."""
+_TYPES_WORTH_PARTING = 4_000
+"""Fewer different words are numbered whole: there would be little to spell."""
 _TOKENS_A_STEP = 4096
 _BATCH_SIZES = (8, 256)
 _LEAST_STEPS = 50
@@ -101,7 +104,8 @@ class Facts:
         if not self.n_pairs:
             return {"lengths": {}, "trimmed": None, "vocabulary": {}, "top_tokens": [], "proposals": {}}
         proposals = self._propose()
-        vocabulary: dict[str, object] = {"best": self.best_vocabularies()}
+        # Beside pieces of words, figures on whole words would mislead.
+        vocabulary: dict[str, object] = {"best": self.best_vocabularies()} if self._n_pieces is None else {}
         if self.vocab is not None:
             vocabulary["given"] = self.coverage(self.vocab)
         return {
@@ -164,9 +168,15 @@ class Facts:
             batch_size //= 2
         n_steps = math.ceil(self.n_pairs / batch_size)
         proposals["batch_size"] = _proposal(batch_size, f"{batch_size * seq_len} tokens a step, {n_steps} steps a pass")
+        if self._n_pieces is None:
+            proposals |= self._propose_vocabulary()
+        return proposals
+
+    def _propose_vocabulary(self) -> dict[str, dict[str, object]]:
+        """Sizes of a vocabulary of words and, for a text of many different ones, of one of pieces."""
         ordered, n_special = self._ordered()
         if not ordered:
-            return proposals
+            return {}
         n_words = self.n_words  # A sum over all different words: taken once, not at each step below.
         most = max(VOCABULARY_SIZES[0], n_words // _WORDS_PER_ROW)
         size, n_known = 0, n_special
@@ -177,8 +187,11 @@ class Facts:
         reason = f"leaves {1 - n_known / n_words:.1%} of the words <unk>"
         if n_known < (1 - _MOST_UNKNOWN) * n_words:
             reason += f", and a row for every {_WORDS_PER_ROW} words of text is the most: tokenise finer, or into sub-words"
-        proposals["vocab_size"] = _proposal(max(1, size), reason)
+        proposals = {"vocab_size": _proposal(max(1, size), reason)}
         proposals["min_freq"] = _proposal(ordered[max(1, size) - 1], "how often the rarest of these words occurs")
+        if len(ordered) >= _TYPES_WORTH_PARTING:
+            reason = "with --model wordpiece or bpe, which takes it by itself; then check again with --vocab"
+            proposals["subword_vocab_size"] = _proposal(propose_size(self.counts), reason)
         return proposals
 
 
