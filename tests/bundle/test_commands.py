@@ -96,7 +96,7 @@ def recipe_of(word):
 def test_prose_recipe_gives_pairs_within_documents(bundle, workspace, shell):
     documents = [f"Text{i} one.\nText{i} Two\ttwo!\n  Text{i} three" for i in range(40)]
     (workspace / "prose.txt").write_text("\n\n".join(documents) + "\n")
-    assert shell(recipe_of("--lowercase").replace("BUNDLE", str(bundle)), workspace).returncode == 0
+    assert shell(recipe_of("--lowercase --split_punctuation").replace("BUNDLE", str(bundle)), workspace).returncode == 0
     lines = [line for part in ("train", "valid") for line in (workspace / f"prose.{part}.txt").read_text().splitlines()]
     expected = [pair for i in range(40) for pair in (f"text{i} one .\ttext{i} two two !", f"text{i} two two !\ttext{i} three")]
     assert sorted(lines) == sorted(expected)

@@ -8,12 +8,14 @@ import pytest
 from .examples import ROOT, SHARED
 
 SCRIPT = ROOT / "skills" / "data-preparation" / "scripts" / "make_pairs.py"
-LOG = SHARED / "data" / "hdfs_2k.log"
+LOG = SHARED / "hdfs_2k.log"
 
 
 def warnings_of(tmp_path, text, *flags):
     """The warnings on stderr."""
     (tmp_path / "input.txt").write_text(text)
+    for path in tmp_path.glob("made.*"):
+        path.unlink()
     command = [sys.executable, str(SCRIPT), "--input", "input.txt", "--output", "made", "--json", *flags]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
