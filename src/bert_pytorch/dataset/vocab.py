@@ -40,9 +40,8 @@ class TorchVocab:
         if max_size is not None and max_size < 0:
             raise InputError(f"vocabulary: max_size is {max_size}, expected at least 0 or None [E-VOCAB-SIZE]")
         self.freqs = counter
-        least = max(min_freq, 1)
-        kept = {word for word, n in counter.items() if n >= least}
-        words = sorted(kept.difference(specials))
+        least, special = max(min_freq, 1), set(specials)
+        words = sorted([word for word, n in counter.items() if n >= least and word not in special])
         words.sort(key=counter.__getitem__, reverse=True)  # Words of equal count keep their order.
         self.itos = [*specials, *words[:max_size]]
         self.vocab_rerank()

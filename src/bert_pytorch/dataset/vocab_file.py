@@ -42,21 +42,32 @@ class WordList(NamedTuple):
 
 def write_vocabulary(path: str | os.PathLike[str], words: WordList) -> None:
     """Write words by id, their counts and how texts are treated as JSON, one a line, whole or not at all."""
-    freqs = words.freqs
-    # In one order, whatever the order in which the words were met.
-    ordered = {word: freqs[word] for word in words.itos if word in freqs}
-    if len(ordered) < len(freqs):
-        ordered.update({word: freqs[word] for word in sorted(freqs.keys() - ordered.keys())})
-    document = {"format": _FORMAT, "version": _VERSION, **words._replace(freqs=ordered)._asdict()}
-    # Separators, and no indent: with one, Python's slow encoder would be taken.
-    separators = (",\n", ": ")
     # Lone surrogates cannot be UTF-8; with them, and only then, JSON's own escapes are used throughout.
     try:
-        content = json.dumps(document, ensure_ascii=False, separators=separators).encode("utf-8")
+        content = _document(words, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
-        content = json.dumps(document, separators=separators).encode("ascii")
+        content = _document(words, ensure_ascii=True).encode("ascii")
     with atomic_write(path) as file:
         file.write(content)
+
+
+def _document(words: WordList, ensure_ascii: bool) -> str:
+    """The JSON of words; each is quoted once, though it stands in two places."""
+    itos, freqs = words.itos, words.freqs
+    counts = [freqs.get(word) for word in itos]
+    n_others = len(freqs) - len(counts) + counts.count(None)
+    # In one order, whatever the order in which the words were met.
+    others = sorted(freqs.keys() - set(itos)) if n_others else []
+    # Separators, and no indent: with one, Python's slow encoder would be taken. Within a quoted word no line ends.
+    quoted = json.dumps([*itos, *others], ensure_ascii=ensure_ascii, separators=(",\n", ": "))[1:-1].split(",\n")
+    counts += [freqs[word] for word in others]
+    entries = [f"{word}: {n}" for word, n in zip(quoted, counts, strict=False) if n is not None]
+    values = {
+        **{"format": json.dumps(_FORMAT), "version": str(_VERSION)},
+        **{"itos": "[" + ",\n".join(quoted[: len(itos)]) + "]", "freqs": "{" + ",\n".join(entries) + "}"},
+        **{name: json.dumps(getattr(words, name)) for name in ("lowercase", "normalize")},
+    }
+    return "{" + ",\n".join(f'"{name}": {value}' for name, value in values.items()) + "}"
 
 
 def read_vocabulary(path: str | os.PathLike[str]) -> WordList | Pieces:
