@@ -5,7 +5,10 @@ Each measurement is a process of its own; the figures are medians. Memory is cou
 had after a step of a very small model: all of it (`rss`), and without the pages of files, which processes share and the
 system takes back when it needs them (`private`). The last line is JSON.
 
-    python benchmarks/second_start.py [--pairs 1000000] [--rounds 5]
+    python benchmarks/second_start.py [--pairs 1000000] [--words 10] [--rounds 5]
+
+Batches come from random places, so that soon most pages of the file are looked at: `rss` grows with the file (`encoded_mb`), and
+`private` does not.
 """
 
 from __future__ import annotations
@@ -25,12 +28,14 @@ SOURCE = Path(__file__).resolve().parents[1] / "src"
 sys.path.insert(0, str(SOURCE))
 
 
-def write_corpus(path: Path, n_pairs: int) -> None:
-    """Pairs of 5 to 17 words a text, drawn by Zipf's law from 20,000 for a stock of texts; each pair has its own number."""
+def write_corpus(path: Path, n_pairs: int, n_words: int) -> None:
+    """Pairs of about so many words a text, drawn by Zipf's law from 20,000 for a stock of texts; each pair has its own number."""
     draws = random.Random(1)
     words = [f"w{rank}" for rank in range(1, 20_001)]
     weights = [1 / rank for rank in range(1, 20_001)]
-    stock = [" ".join(draws.choices(words, weights, k=draws.randint(4, 16))) for _ in range(50_000)]
+    stock = [
+        " ".join(draws.choices(words, weights, k=draws.randint(n_words // 2 - 1, n_words * 3 // 2 + 1))) for _ in range(50_000)
+    ]
     with open(path, "w", encoding="utf-8") as file:
         for number in range(n_pairs):
             file.write(f"{draws.choice(stock)} {words[number % 19_997]}\t{draws.choice(stock)} {words[number // 19_997]}\n")
@@ -66,7 +71,12 @@ def measure(folder: Path) -> dict[str, float]:
     for _ in islice(batches, 199):
         pass
     after = memory()
-    return {"first_batch_seconds": seconds, **{f"{name}_mb": after[name] - before[name] for name in after}}
+    encoded_mb = Path(encoded.path).stat().st_size / 1024**2
+    return {
+        "first_batch_seconds": seconds,
+        "encoded_mb": encoded_mb,
+        **{f"{name}_mb": after[name] - before[name] for name in after},
+    }
 
 
 def main() -> int:
@@ -76,6 +86,7 @@ def main() -> int:
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=1_000_000, help="pairs of the corpus (1000000)")
+    parser.add_argument("--words", type=int, default=10, help="words a text, about; one more numbers it (10)")
     parser.add_argument("--rounds", type=int, default=5, help="measurements (5)")
     args = parser.parse_args()
     from bert_pytorch.dataset.counting import count_files
@@ -83,7 +94,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_corpus(folder / "corpus.txt", args.pairs)
+        write_corpus(folder / "corpus.txt", args.pairs, args.words)
         WordVocab.of_counts(count_files([str(folder / "corpus.txt")], "utf-8")).save_vocab(folder / "vocab.json")
         rounds = []
         for number in range(args.rounds + 1):
