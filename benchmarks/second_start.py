@@ -7,8 +7,8 @@ system takes back when it needs them (`private`). The last line is JSON.
 
     python benchmarks/second_start.py [--pairs 1000000] [--words 10] [--rounds 5]
 
-Batches come from random places, so that soon most pages of the file are looked at: `rss` grows with the file (`encoded_mb`), and
-`private` does not.
+Batches come from random places, so that soon most pages of the file are looked at: `rss` grows with the file (`encoded_mb`),
+and `private` does not.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ sys.path.insert(0, str(SOURCE))
 
 
 def write_corpus(path: Path, n_pairs: int, n_words: int) -> None:
-    """Pairs of about so many words a text, drawn by Zipf's law from 20,000 for a stock of texts; each pair has its own number."""
+    """Pairs of about so many words a text, drawn by Zipf's law from 20,000 for a stock of texts; each pair is numbered."""
     draws = random.Random(1)
     words = [f"w{rank}" for rank in range(1, 20_001)]
     weights = [1 / rank for rank in range(1, 20_001)]
-    stock = [
-        " ".join(draws.choices(words, weights, k=draws.randint(n_words // 2 - 1, n_words * 3 // 2 + 1))) for _ in range(50_000)
-    ]
+    least, most = n_words // 2 - 1, n_words * 3 // 2 + 1
+    stock = [" ".join(draws.choices(words, weights, k=draws.randint(least, most))) for _ in range(50_000)]
     with open(path, "w", encoding="utf-8") as file:
         for number in range(n_pairs):
             file.write(f"{draws.choice(stock)} {words[number % 19_997]}\t{draws.choice(stock)} {words[number // 19_997]}\n")
@@ -71,12 +70,8 @@ def measure(folder: Path) -> dict[str, float]:
     for _ in islice(batches, 199):
         pass
     after = memory()
-    encoded_mb = Path(encoded.path).stat().st_size / 1024**2
-    return {
-        "first_batch_seconds": seconds,
-        "encoded_mb": encoded_mb,
-        **{f"{name}_mb": after[name] - before[name] for name in after},
-    }
+    grown = {f"{name}_mb": after[name] - before[name] for name in after}
+    return {"first_batch_seconds": seconds, "encoded_mb": Path(encoded.path).stat().st_size / 1024**2, **grown}
 
 
 def main() -> int:
