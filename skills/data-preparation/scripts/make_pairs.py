@@ -201,7 +201,7 @@ def shortages(args: argparse.Namespace, report: dict[str, Any], unit: str) -> li
         if not args.session:
             advice = "see that blank lines stand between documents only, or pass --split_sentences or --single"
         messages.append(f"{n_short} of {n_documents} documents are too short for a line of the corpus; {advice}")
-    for name in report["outputs"].keys() - {"train"}:
+    for name in sorted(report["outputs"].keys() - {"train"}):
         if (n_left := report[f"{name}_pairs"]) < FEW_HELD_OUT:
             advice = "keep those seen in training and say their share with the loss, or " * args.drop_seen
             advice += f"raise --{name}_share, or take more text"
