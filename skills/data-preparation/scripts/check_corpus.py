@@ -33,7 +33,8 @@ def fault_lines(faults: dict[str, dict], room: int) -> list[str]:
 
 def fact_lines(report: dict) -> list[str]:
     """Sizes, lengths, vocabulary and proposals."""
-    lines = [f"{report['lines']} lines, {report['pairs']} pairs, {report['words']} words, {report['types']} different"]
+    kind = "texts" if "text" in report["lengths"] else "pairs"
+    lines = [f"{report['lines']} lines, {report['pairs']} {kind}, {report['words']} words, {report['types']} different"]
     if report["likely_encoding"]:
         lines.append(f"likely encoding: {report['likely_encoding']}; where you named that one, single bytes are damaged")
     if not report["pairs"]:
@@ -43,7 +44,7 @@ def fact_lines(report: dict) -> list[str]:
     for name, at in report["lengths"].items():
         lines.append(f"{unit} in {name}: " + ", ".join(f"{key} {value}" for key, value in at.items()))
     trimmed = report["trimmed"]
-    lost = f"{trimmed['pair_share']:.2%} of the pairs are trimmed, {trimmed['token_share']:.2%} of the {unit} lost"
+    lost = f"{trimmed['pair_share']:.2%} of the {kind} are trimmed, {trimmed['token_share']:.2%} of the {unit} lost"
     lines.append(f"--seq_len {trimmed['seq_len']}: {lost}")
     if given := vocabulary.get("given"):
         per_word = f", {given['tokens_per_word']:.2f} pieces a word" * (unit == "pieces")
