@@ -36,6 +36,7 @@ FLOW = [
     ["dataset.batching", "dataset.collating"],
     ["dataset.dataset"],
     ["dataset.loader", "dataset.cache"],
+    ["model.dropout"],
     ["model.embedding", "model.attention"],
     ["model.transformer"],
     ["model.bert"],

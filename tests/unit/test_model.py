@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from bert_pytorch import BERT, BERTLM
+from bert_pytorch.model.dropout import Dropout
 
 from .examples import B, D, L, N, V, make_batch, make_bert
 
@@ -147,7 +148,7 @@ def test_dropout_of_zero_means_none_anywhere(batch):
     trained, evaluated = forward(model.train(), batch), forward(model.eval(), batch)
     assert torch.equal(trained[0], evaluated[0])
     assert torch.equal(trained[1], evaluated[1])
-    assert {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)} <= {0.0}
+    assert {module.p for module in model.modules() if isinstance(module, Dropout)} <= {0.0}
 
 
 def test_dropout_works_in_training_and_only_there(batch):

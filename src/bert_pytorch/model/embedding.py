@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from .dropout import Dropout
+
 N_SEGMENTS = 3
 """Rows of the segment table: 0 on padding, 1 on the first text, 2 on the second."""
 
@@ -34,7 +36,7 @@ class BERTEmbedding(nn.Module):
         self.position = nn.Embedding(max_len, embed_size)
         self.segment = nn.Embedding(N_SEGMENTS, embed_size, padding_idx=0)
         self.norm = nn.LayerNorm(embed_size, eps=1e-12)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, sequence: Tensor, segment_label: Tensor, positions: Tensor | None = None) -> Tensor:
         """Embed `[B, L]` token ids with their `[B, L]` segments, at positions `[B, L]` or else 0, 1, ..., into `[B, L, D]`."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from .attention import MultiHeadedAttention
+from .dropout import Dropout
 
 
 class TransformerBlock(nn.Module):
@@ -32,7 +33,7 @@ class TransformerBlock(nn.Module):
         self.attention_norm = nn.LayerNorm(hidden, eps=1e-12)
         self.feed_forward = PositionwiseFeedForward(d_model=hidden, d_ff=feed_forward_hidden)
         self.feed_forward_norm = nn.LayerNorm(hidden, eps=1e-12)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Map `[B, L, D]` to `[B, L, D]`; `mask` as in `MultiHeadedAttention.forward`."""
