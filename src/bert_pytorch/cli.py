@@ -39,14 +39,7 @@ def bert_parser() -> Parser:
     add("-hs", "--hidden", type=positive, default=256, metavar="N", help="hidden size (256)")
     add("-l", "--layers", type=positive, default=8, metavar="N", help="transformer layers (8)")
     add("-a", "--attn_heads", type=positive, default=8, metavar="N", help="attention heads; divides --hidden (8)")
-    add(
-        "-s",
-        "--seq_len",
-        type=at_least(5),
-        default=20,
-        metavar="N",
-        help="most tokens of a pair (3 are markers) or single text (2) (20)",
-    )
+    add("-s", "--seq_len", type=at_least(5), default=20, metavar="N", help="tokens a pair (3 are markers) or text (2 are) (20)")
     add("-b", "--batch_size", type=positive, default=64, metavar="N", help="pairs a step (64)")
     add("-e", "--epochs", type=positive, default=10, metavar="N", help="passes over the corpus, the plan (10)")
     add("-w", "--num_workers", type=whole, metavar="N", help="data processes (CPU: 0; GPU: cores - 1, at most 5)")
@@ -88,13 +81,7 @@ def vocab_parser() -> Parser:
     add = parser.add_argument
     add("-c", "--corpus_path", required=True, nargs="+", action="extend", metavar="FILE", help="text files of words")
     add("-o", "--output_path", required=True, metavar="FILE", help="where the vocabulary is written")
-    add(
-        "-s",
-        "--vocab_size",
-        type=at_least(1),
-        metavar="N",
-        help="most entries, beside the 5 specials (word: all; else by the text)",
-    )
+    add("-s", "--vocab_size", type=at_least(1), metavar="N", help="most entries, 5 specials aside (word: all; else by text)")
     add("-e", "--encoding", default="utf-8", metavar="NAME", help="encoding of the corpora (utf-8)")
     add("-m", "--min_freq", type=at_least(1), default=1, metavar="N", help="least occurrences of a word or a new piece (1)")
     add("--model", choices=("word", "wordpiece", "bpe"), default="word", help="whole words, or pieces of them (word)")
