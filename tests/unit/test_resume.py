@@ -153,7 +153,7 @@ def test_a_run_interrupted_within_a_step_repeats_that_step(kind, path, tmp_path)
         if len(seen) == 3:
             raise KeyboardInterrupt
 
-    broken.model.register_forward_hook(interrupt)
+    broken.bert.register_forward_hook(interrupt)
     with pytest.raises(KeyboardInterrupt):
         broken.train(0)
     assert broken.optim_schedule.n_current_steps == 2

@@ -183,9 +183,9 @@ def test_evaluation_has_neither_gradients_nor_dropout():
     seen = []
 
     def look(module, inputs, output):
-        seen.append((module.training, torch.is_grad_enabled(), output[0].requires_grad))
+        seen.append((module.training, torch.is_grad_enabled(), output.requires_grad))
 
-    trainer.model.register_forward_hook(look)
+    trainer.bert.register_forward_hook(look)
     first, second = ({**trainer.test(0), "seconds": None} for _ in range(2))
     assert first == second
     assert set(seen) == {(False, False, False)}

@@ -1,24 +1,35 @@
 """The encoder: embedding and a stack of transformer blocks.
 
-Shapes: B sequences, L tokens per sequence, D hidden size.
+Shapes: B sequences, L tokens per sequence, D hidden size, P places.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from ..errors import InputError
-from .embedding import BERTEmbedding
-from .transformer import TransformerBlock, init_weights
+from .attention import rotation_of
+from .embedding import BERTEmbedding, WordEmbedding
+from .transformer import PreNormBlock, TransformerBlock, init_weights
 
-ARCHITECTURES = ("bert",)
+ARCHITECTURES = ("bert", "modernbert")
+
+_GLOBAL_EVERY = 3
+_LOCAL_REACH = 64
+_GLOBAL_BASE, _LOCAL_BASE = 160_000.0, 10_000.0
+"""ModernBERT: each third layer looks at the whole sequence, the others 64 tokens to either side; each kind turns at its own pace."""
 
 
 class BERT(nn.Module):
     """Bidirectional encoder representations from transformers.
 
-    Source: Devlin et al. 2018 (arXiv 1810.04805v2), section 3.
+    Source: Devlin et al. 2018 (arXiv 1810.04805v2), section 3; for `"modernbert"` Warner et al. 2024 (arXiv 2412.13663).
+
+    Attributes:
+        gradient_checkpointing: Keep only each block's input while training and compute the rest again on the way back: the
+            same numbers for a third more work and a fraction of the memory.
     """
 
     def __init__(
@@ -31,6 +42,7 @@ class BERT(nn.Module):
         *,
         max_len: int = 512,
         architecture: str = "bert",
+        feed_forward_hidden: int | None = None,
     ) -> None:
         """Build the model with new weights.
 
@@ -41,7 +53,10 @@ class BERT(nn.Module):
             attn_heads: Number of attention heads per block.
             dropout: Probability used by every dropout of the model, in [0, 1); 0.0 means none anywhere.
             max_len: Longest sequence, in tokens.
-            architecture: `"bert"`: post-norm, learned positions, exact GELU, as released with the paper.
+            architecture: `"bert"`: post-norm, learned positions, exact GELU, as released with the paper. `"modernbert"`: pre-norm,
+                rotary positions, gated GELU, no biases; two of three layers see 64 tokens to either side; it has no segments,
+                and heads have an even number of features.
+            feed_forward_hidden: Feed-forward size; None: 4 x hidden, or 1.5 x hidden for `"modernbert"`, as released.
 
         Raises:
             InputError: A size is not positive, `hidden` is no multiple of `attn_heads`, or the architecture is unknown.
@@ -54,18 +69,30 @@ class BERT(nn.Module):
         self.dropout = dropout
         self.max_len = max_len
         self.architecture = architecture
+        self.gradient_checkpointing = False
+        self._own_feed_forward = feed_forward_hidden
         _check_sizes(self.config)
-        self.feed_forward_hidden = 4 * hidden
-        self.embedding = BERTEmbedding(vocab_size, hidden, dropout, max_len)
-        self.transformer_blocks = nn.ModuleList(
-            TransformerBlock(hidden, attn_heads, self.feed_forward_hidden, dropout) for _ in range(n_layers)
-        )
+        if architecture == "modernbert":
+            self.feed_forward_hidden = feed_forward_hidden or -(-3 * hidden // 2)
+            self.embedding = WordEmbedding(vocab_size, hidden, dropout)
+            blocks = [
+                PreNormBlock(hidden, attn_heads, self.feed_forward_hidden, dropout, is_first=i == 0) for i in range(n_layers)
+            ]
+        else:
+            self.feed_forward_hidden = feed_forward_hidden or 4 * hidden
+            self.embedding = BERTEmbedding(vocab_size, hidden, dropout, max_len)
+            blocks = [TransformerBlock(hidden, attn_heads, self.feed_forward_hidden, dropout) for _ in range(n_layers)]
+        self.transformer_blocks = nn.ModuleList(blocks)
+        if architecture == "modernbert":
+            self.final_norm = nn.LayerNorm(hidden, eps=1e-5, bias=False)
         self.apply(init_weights)
+        if architecture == "modernbert":
+            self._scale_outputs()
 
     @property
     def config(self) -> dict[str, int | float | str]:
         """The constructor's arguments: `BERT(**bert.config)` is an equal model with new weights."""
-        return {
+        config: dict[str, int | float | str] = {
             "vocab_size": self.vocab_size,
             "hidden": self.hidden,
             "n_layers": self.n_layers,
@@ -74,8 +101,19 @@ class BERT(nn.Module):
             "max_len": self.max_len,
             "architecture": self.architecture,
         }
+        if self._own_feed_forward is not None:
+            config["feed_forward_hidden"] = self._own_feed_forward
+        return config
 
-    def forward(self, x: Tensor, segment_info: Tensor, example: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        segment_info: Tensor,
+        example: Tensor | None = None,
+        *,
+        places: Tensor | None = None,
+        has_padding: bool | None = None,
+    ) -> Tensor:
         """Encode a batch.
 
         Args:
@@ -83,9 +121,13 @@ class BERT(nn.Module):
             segment_info: Segments `[B, L]` int64: 1 first text, 2 second text, 0 padding.
             example: For rows that hold several examples: which of its row's a token belongs to `[B, L]` int64, from 1, 0 on
                 padding. Each is encoded as if it stood alone: it attends to itself only, and its positions begin at 0.
+            places: Which vectors are wanted, as numbers of the `B * L` places `[P]` int64; the last block then computes little
+                else. None: all.
+            has_padding: Whether `x` holds id 0, for callers that know; None: looked up on a CPU, supposed on a GPU, where
+                the look would wait for all work before it.
 
         Returns:
-            `[B, L, D]`, the encoded sequence before any head. Vectors at padding carry no meaning.
+            `[B, L, D]`, the encoded sequence before any head, or `[P, D]`. Vectors at padding carry no meaning.
 
         Raises:
             InputError: The sequences are longer than `max_len`, or the two shapes differ or are not `[B, L]`.
@@ -98,20 +140,66 @@ class BERT(nn.Module):
                 f"BERT.forward: sequences of {x.size(1)} tokens, expected at most {self.max_len}; "
                 f"shorten them or build BERT(..., max_len={x.size(1)}) [E-MODEL-LENGTH]"
             )
-        if example is not None:
-            mask, positions_BL = example[:, None, :, None] == example[:, None, None, :], positions_within(example)
-            return self._encode(self.embedding(x, segment_info, positions_BL), mask)
-        is_token_BL = x != 0
-        # A row of nothing but padding attends to itself: softmax over no key at all would be undefined.
-        mask_B11L = (is_token_BL | ~is_token_BL.any(-1, keepdim=True))[:, None, None, :]
-        # Without padding the unmasked kernel is faster; the look is free on the CPU and would stall a GPU.
-        mask = None if x.device.type == "cpu" and bool(mask_B11L.all()) else mask_B11L
-        return self._encode(self.embedding(x, segment_info), mask)
+        mask = _mask(x, example, has_padding)
+        positions = None if example is None else positions_within(example)
+        if isinstance(self.embedding, BERTEmbedding):
+            hidden_BLD = self.embedding(x, segment_info, positions)
+            views = [(mask, None)]
+        else:
+            hidden_BLD = self.embedding(x)
+            views = self._views(mask, torch.arange(x.size(1), device=x.device) if positions is None else positions)
+        return self._encode(hidden_BLD, views, places)
 
-    def _encode(self, hidden_BLD: Tensor, mask: Tensor | None) -> Tensor:
+    def compile_blocks(self, backend: str | None = None) -> None:
+        """Let `torch.compile` translate the blocks; they keep their names, so checkpoints are the same.
+
+        All blocks share one translation, which holds for batches of any size; it takes seconds to minutes at the first step.
+
+        Args:
+            backend: Of `torch.compile`; None: inductor, which needs a C++ compiler on a CPU.
+        """
         for block in self.transformer_blocks:
-            hidden_BLD = block(hidden_BLD, mask)
-        return hidden_BLD
+            block.compile(dynamic=True, backend=backend or "inductor")
+
+    def _views(self, mask: Tensor | None, positions: Tensor) -> list[tuple[Tensor | None, tuple[Tensor, Tensor]]]:
+        """What a global layer, and what those after it, let a query see, and how they turn it."""
+        n_features, dtype = self.hidden // self.attn_heads, self.embedding.token.weight.dtype
+        near = mask
+        if positions.size(-1) > _LOCAL_REACH + 1:
+            # Within an example, distances along the row are those of positions.
+            place_L = torch.arange(positions.size(-1), device=positions.device)
+            near_LL = (place_L[:, None] - place_L).abs() <= _LOCAL_REACH
+            near = near_LL if mask is None else near_LL & mask
+        local = near, rotation_of(positions, n_features, _LOCAL_BASE, dtype)
+        return [(mask, rotation_of(positions, n_features, _GLOBAL_BASE, dtype)), *[local] * (_GLOBAL_EVERY - 1)]
+
+    def _encode(self, hidden_BLD: Tensor, views: list, places: Tensor | None) -> Tensor:
+        for i, block in enumerate(self.transformer_blocks):
+            inputs = hidden_BLD, *views[i % len(views)], places if i == self.n_layers - 1 else None
+            if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
+                hidden_BLD = checkpoint(block, *inputs, use_reentrant=False)
+            else:
+                hidden_BLD = block(*inputs)
+        return self.final_norm(hidden_BLD) if self.architecture == "modernbert" else hidden_BLD
+
+    @torch.no_grad()
+    def _scale_outputs(self) -> None:
+        """Start what is added to the residual stream the smaller, the more there is of it."""
+        for block in self.transformer_blocks:
+            for linear in (block.attention.output_linear, block.feed_forward.w_2):
+                linear.weight /= (2 * self.n_layers) ** 0.5
+
+
+def _mask(x: Tensor, example: Tensor | None, has_padding: bool | None) -> Tensor | None:
+    """Which keys a query may look at, to broadcast to `[B, N, L, L]`; None: all, for which attention is fastest."""
+    if example is not None:
+        return example[:, None, :, None] == example[:, None, None, :]
+    if has_padding is False:
+        return None
+    is_token_BL = x != 0
+    # A row of nothing but padding attends to itself: softmax over no key at all would be undefined.
+    mask_B11L = (is_token_BL | ~is_token_BL.any(-1, keepdim=True))[:, None, None, :]
+    return None if has_padding is None and x.device.type == "cpu" and bool(mask_B11L.all()) else mask_B11L
 
 
 def starts_of(example: Tensor) -> Tensor:
@@ -129,14 +217,17 @@ def _check_sizes(config: dict[str, int | float | str]) -> None:
     if config["architecture"] not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise InputError(f"BERT: architecture {config['architecture']!r}, expected one of: {known} [E-MODEL-ARCHITECTURE]")
-    for name in ("vocab_size", "hidden", "n_layers", "attn_heads", "max_len"):
-        if int(config[name]) < 1:
+    for name in ("vocab_size", "hidden", "n_layers", "attn_heads", "max_len", "feed_forward_hidden"):
+        if int(config.get(name, 1)) < 1:
             raise InputError(f"BERT: {name} is {config[name]}, expected at least 1 [E-MODEL-SIZE]")
     hidden, attn_heads = int(config["hidden"]), int(config["attn_heads"])
-    if hidden % attn_heads:
-        nearest = max(attn_heads, round(hidden / attn_heads) * attn_heads)
+    is_rotary = config["architecture"] == "modernbert"
+    multiple = attn_heads * (2 if is_rotary else 1)
+    if hidden % multiple:
+        nearest = max(multiple, round(hidden / multiple) * multiple)
+        twice = ", twice as rotary positions pair the features of a head" if is_rotary else ""
         raise InputError(
-            f"BERT: hidden {hidden} is not a multiple of attn_heads {attn_heads}; use hidden {nearest} or other heads "
+            f"BERT: hidden {hidden} is not a multiple of attn_heads {attn_heads}{twice}; use hidden {nearest} or other heads "
             "[E-MODEL-HEADS]"
         )
     if not 0.0 <= float(config["dropout"]) < 1.0:

@@ -1,4 +1,4 @@
-"""From token ids to vectors: word, position and segment added up and normalised.
+"""From token ids to normalised vectors.
 
 Shapes: B sequences, L tokens per sequence, D hidden size.
 """
@@ -44,3 +44,22 @@ class BERTEmbedding(nn.Module):
             positions = torch.arange(sequence.size(1), device=sequence.device)
         sum_BLD = self.token(sequence) + self.position(positions) + self.segment(segment_label)
         return self.dropout(self.norm(sum_BLD))
+
+
+class WordEmbedding(nn.Module):
+    """Word vectors, layer norm and dropout: what a model needs that tells positions by rotation and knows no segments.
+
+    Source: Warner et al. 2024 (arXiv 2412.13663), section 2.1.
+    """
+
+    def __init__(self, vocab_size: int, embed_size: int, dropout: float = 0.1) -> None:
+        """Build the table; arguments as in `BERTEmbedding`."""
+        super().__init__()
+        self.embed_size = embed_size
+        self.token = nn.Embedding(vocab_size, embed_size, padding_idx=0)
+        self.norm = nn.LayerNorm(embed_size, eps=1e-5, bias=False)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, sequence: Tensor) -> Tensor:
+        """Embed `[B, L]` token ids into `[B, L, D]`."""
+        return self.dropout(self.norm(self.token(sequence)))

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from .bert import BERT, starts_of
+from .cross_entropy import linear_cross_entropy
 from .transformer import init_weights
 
 
@@ -36,7 +37,8 @@ class BERTLM(nn.Module):
             )
         self.bert = bert
         self.next_sentence = NextSentencePrediction(bert.hidden)
-        self.mask_lm = MaskedLanguageModel(bert.hidden, bert.embedding.token)
+        is_modern = bert.architecture == "modernbert"
+        self.mask_lm = MaskedLanguageModel(bert.hidden, bert.embedding.token, bias=not is_modern, eps=1e-5 if is_modern else 1e-12)
 
     def forward(
         self, x: Tensor, segment_label: Tensor, bert_label: Tensor | None = None, example: Tensor | None = None
@@ -87,17 +89,19 @@ class MaskedLanguageModel(nn.Module):
     Source: Devlin et al. 2018 (arXiv 1810.04805v2), section 3.1, task 1; transform and tying as in the released code.
     """
 
-    def __init__(self, hidden: int, token: nn.Embedding) -> None:
+    def __init__(self, hidden: int, token: nn.Embedding, *, bias: bool = True, eps: float = 1e-12) -> None:
         """Build the head on the word embedding.
 
         Args:
             hidden: Hidden size D.
             token: The word embedding `[V, D]` to share weights with.
+            bias: Whether transform and norm have one.
+            eps: What the norm adds to the variance.
         """
         super().__init__()
-        self.transform = nn.Linear(hidden, hidden)
+        self.transform = nn.Linear(hidden, hidden, bias=bias)
         self.activation = nn.GELU()
-        self.norm = nn.LayerNorm(hidden, eps=1e-12)
+        self.norm = nn.LayerNorm(hidden, eps=eps, bias=bias)
         self.apply(init_weights)
         self.decoder = nn.Linear(hidden, token.num_embeddings, device="meta")
         self.decoder.weight = token.weight
@@ -126,6 +130,11 @@ class MaskedLanguageModel(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map `[..., D]` to log-probabilities `[..., V]`."""
         return self.decoder(self.norm(self.activation(self.transform(x)))).log_softmax(-1)
+
+    def loss(self, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Map `[M, D]` and target ids `[M]` to what `linear_cross_entropy` returns, without the probabilities of all words."""
+        x_MD = self.norm(self.activation(self.transform(x)))
+        return linear_cross_entropy(x_MD, self.decoder.weight, self.decoder.bias, targets)
 
 
 def unigram_log_probabilities(word_counts: Sequence[int]) -> Tensor:

@@ -1,14 +1,15 @@
-"""One encoder layer: attention and feed-forward, each added to its input and normalised.
+"""One encoder layer: attention and feed-forward, each added to its input.
 
-Shapes: B sequences, L tokens per sequence, D hidden size, F feed-forward size.
+Shapes: B sequences, L tokens per sequence, D hidden size, F feed-forward size, P places.
 """
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .attention import MultiHeadedAttention
+from .attention import MultiHeadedAttention, take
 from .dropout import Dropout
 
 
@@ -35,10 +36,53 @@ class TransformerBlock(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(hidden, eps=1e-12)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Map `[B, L, D]` to `[B, L, D]`; `mask` as in `MultiHeadedAttention.forward`."""
-        x = self.attention_norm(x + self.dropout(self.attention(x, mask)))
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        rotation: tuple[Tensor, Tensor] | None = None,
+        places: Tensor | None = None,
+    ) -> Tensor:
+        """Map `[B, L, D]` to `[B, L, D]`, or to `[P, D]` at `places`; the arguments are those of `MultiHeadedAttention.forward`."""
+        x = self.attention_norm(take(x, places) + self.dropout(self.attention(x, mask, rotation, places)))
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+
+
+class PreNormBlock(nn.Module):
+    """A pre-norm encoder layer without biases: `x = x + dropout(sublayer(norm(x)))`, twice.
+
+    Source: Warner et al. 2024 (arXiv 2412.13663), section 2.1.
+    """
+
+    def __init__(
+        self, hidden: int, attn_heads: int, feed_forward_hidden: int, dropout: float, *, is_first: bool = False
+    ) -> None:
+        """Build the two sublayers.
+
+        Args:
+            hidden: Hidden size D.
+            attn_heads: Number of attention heads.
+            feed_forward_hidden: Feed-forward size F.
+            dropout: Probability of zeroing an element of a sublayer's output or an attention weight, in [0, 1).
+            is_first: The first block has no norm before its attention, as what it gets has just been normalised.
+        """
+        super().__init__()
+        self.attention_norm = nn.Identity() if is_first else nn.LayerNorm(hidden, eps=1e-5, bias=False)
+        self.attention = MultiHeadedAttention(h=attn_heads, d_model=hidden, dropout=dropout, bias=False)
+        self.feed_forward_norm = nn.LayerNorm(hidden, eps=1e-5, bias=False)
+        self.feed_forward = GatedFeedForward(d_model=hidden, d_ff=feed_forward_hidden)
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        rotation: tuple[Tensor, Tensor] | None = None,
+        places: Tensor | None = None,
+    ) -> Tensor:
+        """Map as `TransformerBlock.forward`."""
+        x = take(x, places) + self.dropout(self.attention(self.attention_norm(x), mask, rotation, places))
+        return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
 class PositionwiseFeedForward(nn.Module):
@@ -52,8 +96,26 @@ class PositionwiseFeedForward(nn.Module):
         self.w_2 = nn.Linear(d_ff, d_model)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map `[B, L, D]` to `[B, L, D]`."""
+        """Map `[..., D]` to `[..., D]`."""
         return self.w_2(self.activation(self.w_1(x)))
+
+
+class GatedFeedForward(nn.Module):
+    """GeGLU: one linear map through a GELU, times another, then a third, without biases: D -> F -> D.
+
+    Source: Shazeer 2020 (arXiv 2002.05202), section 2.
+    """
+
+    def __init__(self, d_model: int, d_ff: int) -> None:
+        """Build the maps; the first two are one, activated half first."""
+        super().__init__()
+        self.w_1 = nn.Linear(d_model, 2 * d_ff, bias=False)
+        self.w_2 = nn.Linear(d_ff, d_model, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map `[..., D]` to `[..., D]`."""
+        activated, gate = self.w_1(x).chunk(2, -1)
+        return self.w_2(F.gelu(activated) * gate)
 
 
 def init_weights(module: nn.Module) -> None:

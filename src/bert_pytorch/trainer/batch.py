@@ -6,6 +6,7 @@ Shapes: B sequences, L tokens per sequence.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,12 +14,13 @@ from torch import Tensor
 from ..errors import InputError
 from ..model.bert import starts_of
 from ..model.embedding import N_SEGMENTS
+from .objective import places_of
 
 KEYS = ("bert_input", "bert_label", "segment_label")
 _TOKEN_KEYS = (*KEYS, "example")
 
 
-def prepare_batch(batch: object, vocab_size: int, device: torch.device) -> dict[str, Tensor]:
+def prepare_batch(batch: object, vocab_size: int, device: torch.device) -> dict[str, Any]:
     """Check a batch, cut columns that are padding in every row, and copy it to the device.
 
     Args:
@@ -27,6 +29,10 @@ def prepare_batch(batch: object, vocab_size: int, device: torch.device) -> dict[
             answer for each, row by row. Other keys are left aside.
         vocab_size: Number of ids the model knows.
         device: Where the model is.
+
+    Returns:
+        The arguments of `PretrainingObjective.forward`. What a GPU would have to be asked for, and waited for, is found out here,
+        before the copy.
 
     Raises:
         InputError: A key is missing, shapes disagree, or a value is outside its range.
@@ -39,8 +45,15 @@ def prepare_batch(batch: object, vocab_size: int, device: torch.device) -> dict[
     _check_ranges(values, vocab_size)
     used_columns = (values["bert_input"] != 0).any(0).nonzero()
     n_columns = int(used_columns.max()) + 1 if used_columns.numel() else 1
-    cut = {key: value[:, :n_columns] if key in _TOKEN_KEYS else value for key, value in values.items()}
-    return {key: value.to(device, torch.int64, non_blocking=True) for key, value in cut.items()}
+    cut = {key: (value[:, :n_columns] if key in _TOKEN_KEYS else value).long() for key, value in values.items()}
+    places = places_of(cut["bert_input"], cut["bert_label"], cut.get("example"))
+    if device.type == "cuda" and not cut["bert_input"].is_cuda:
+        places = tuple(each.pin_memory() for each in places)
+    return {
+        **{key: value.to(device, non_blocking=True) for key, value in cut.items()},
+        "places": tuple(each.to(device, non_blocking=True) for each in places),
+        "has_padding": bool((cut["bert_input"] == 0).any()),
+    }
 
 
 def _check_shapes(values: Mapping[str, Tensor]) -> None:

@@ -1,6 +1,6 @@
 """The pretraining loss and what is measured beside it.
 
-Shapes: B sequences, L tokens per sequence, V vocabulary size, M masked tokens in the batch.
+Shapes: B sequences, L tokens per sequence, V vocabulary size, M masked tokens in the batch, S sums.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..errors import TrainingError
 from ..model.language_model import unigram_log_probabilities
+from .objective import SUMS
 
 
 class PretrainingCriterion(nn.Module):
@@ -41,11 +42,6 @@ class PretrainingCriterion(nn.Module):
 class Metrics:
     """Sums over a pass, kept on the device until read, so that averages do not depend on the batch size."""
 
-    _NAMES = (
-        *("mlm_loss", "mlm_correct", "n_targets", "nsp_loss", "nsp_correct", "n_answers", "n_items"),
-        *("real_tokens", "unigram_loss", "unigram_correct"),
-    )
-
     def __init__(self, device: torch.device, word_counts: Sequence[int] | None = None) -> None:
         """Begin at zero.
 
@@ -53,50 +49,23 @@ class Metrics:
             device: Where the batches are.
             word_counts: Corpus frequency by id; with it, the figures of a model that knows only these are reported too.
         """
-        self._sums = torch.zeros(len(self._NAMES), dtype=torch.float64, device=device)
+        self._sums = torch.zeros(len(SUMS), dtype=torch.float64, device=device)
+        self._unigram_sums = torch.zeros(2, dtype=torch.float64, device=device)
         self._unigram_V = None if word_counts is None else unigram_log_probabilities(word_counts).to(device)
         self.n_steps = 0
         self._began = time.perf_counter()
 
     @torch.no_grad()
-    def add(self, losses: tuple[Tensor | None, Tensor], outputs: tuple[Tensor, Tensor], batch: dict[str, Tensor]) -> None:
-        """Add one batch.
-
-        Args:
-            losses: Mean next-sentence loss, None where the batch has no `is_next`, and mean masked-word loss.
-            outputs: Log-probabilities `[B, 2]` and `[M, V]`.
-            batch: The tensors of the batch.
-        """
-        next_loss, mask_loss = losses
-        next_B2, words_MV = outputs
-        targets_M = batch["bert_label"][batch["bert_label"] != 0]
-        n_items = next_B2.size(0)
-        zero = next_sum = n_right = self._sums.new_zeros(())
-        if next_loss is not None:
-            next_sum, n_right = next_loss.double() * n_items, (next_B2.argmax(-1) == batch["is_next"]).sum()
-        unigram_loss = unigram_correct = zero
+    def add(self, sums: Tensor, targets: Tensor) -> None:
+        """Add one batch: its sums `[1, S]`, as `PretrainingObjective` gives them, and its target ids `[M]`."""
+        self._sums += sums.sum(0)
         if self._unigram_V is not None:
-            unigram_loss = -self._unigram_V[targets_M].double().sum()
-            unigram_correct = (targets_M == self._unigram_V.argmax()).sum()
-        self._sums += torch.stack(
-            [
-                mask_loss.double() * targets_M.numel(),
-                (words_MV.argmax(-1) == targets_M).sum(),
-                zero + targets_M.numel(),
-                next_sum,
-                n_right,
-                zero + (0 if next_loss is None else n_items),
-                zero + n_items,
-                (batch["bert_input"] != 0).sum(),
-                unigram_loss,
-                unigram_correct,
-            ]
-        )
-        self.n_steps += 1
+            n_hits = (targets == self._unigram_V.argmax()).sum()
+            self._unigram_sums += torch.stack([-self._unigram_V[targets].double().sum(), n_hits.double()])
 
     def read(self) -> dict[str, float]:
         """Averages so far: losses in nats a target or a pair, accuracies in [0, 1]; NaN where nothing was measured."""
-        sums = dict(zip(self._NAMES, self._sums.tolist(), strict=True))
+        sums = dict(zip(SUMS, self._sums.tolist(), strict=True))
         n_targets, n_answers = sums["n_targets"], sums["n_answers"]
         mlm_loss, nsp_loss = _ratio(sums["mlm_loss"], n_targets), _ratio(sums["nsp_loss"], n_answers)
         report = {
@@ -112,8 +81,8 @@ class Metrics:
             "seconds": time.perf_counter() - self._began,
         }
         if self._unigram_V is not None:
-            report["unigram_loss"] = _ratio(sums["unigram_loss"], n_targets)
-            report["unigram_accuracy"] = _ratio(sums["unigram_correct"], n_targets)
+            unigram_loss, n_hits = self._unigram_sums.tolist()
+            report |= {"unigram_loss": _ratio(unigram_loss, n_targets), "unigram_accuracy": _ratio(n_hits, n_targets)}
         return report
 
 

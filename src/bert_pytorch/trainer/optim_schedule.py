@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch import nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from ..errors import InputError
@@ -37,7 +38,7 @@ class ScheduledOptim:
                 f"warmup_steps is {n_warmup_steps}, but the run has {n_total_steps} steps and would end before its peak rate; "
                 f"use at most {n_total_steps - 1}, or train longer [E-SCHEDULE-WARMUP]"
             )
-        self._optimizer = optimizer
+        self.optimizer = optimizer
         self.n_warmup_steps = n_warmup_steps
         self.n_total_steps = n_total_steps
         self.n_current_steps = 0
@@ -56,11 +57,15 @@ class ScheduledOptim:
 
     def zero_grad(self) -> None:
         """Clear the gradients."""
-        self._optimizer.zero_grad()
+        self.optimizer.zero_grad()
 
-    def step_and_update_lr(self) -> None:
-        """Update the parameters at the current rate, then set the rate of the next step."""
-        self._optimizer.step()
+    def step_and_update_lr(self, scaler: GradScaler | None = None) -> None:
+        """Update the parameters at the current rate, through the gradients' scaler if there is one; set the next step's rate."""
+        if scaler is None:
+            self.optimizer.step()
+        else:
+            scaler.step(self.optimizer)
+            scaler.update()
         self.n_current_steps += 1
         self._update_learning_rate()
 
@@ -87,7 +92,7 @@ class ScheduledOptim:
 
     def _update_learning_rate(self) -> None:
         scale = self._get_lr_scale()
-        for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
+        for group, peak in zip(self.optimizer.param_groups, self._peaks, strict=True):
             group["lr"] = peak * scale
 
 

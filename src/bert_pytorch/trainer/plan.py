@@ -39,6 +39,23 @@ def check_settings(
             raise InputError(f"BERTTrainer: {name} is {value}, expected {expected} [E-TRAINER-SETTING]")
 
 
+def check_step_settings(
+    gradient_accumulation_steps: int, bf16: bool, fp16: bool, torch_compile: bool, torch_compile_backend: str | None
+) -> None:
+    """Refuse what no step can be made of.
+
+    Raises:
+        InputError: A setting is out of its range, or two contradict each other.
+    """
+    if gradient_accumulation_steps < 1:
+        got = f"gradient_accumulation_steps is {gradient_accumulation_steps}"
+        raise InputError(f"BERTTrainer: {got}, expected at least 1 [E-TRAINER-SETTING]")
+    if bf16 and fp16:
+        raise InputError("BERTTrainer: bf16 and fp16 are both on; leave fp16 out, or bf16 on an older GPU [E-SETTING-CONFLICT]")
+    if torch_compile_backend is not None and not torch_compile:
+        raise InputError("BERTTrainer: torch_compile_backend has no effect without torch_compile [E-SETTING-CONFLICT]")
+
+
 def choose_devices(with_cuda: bool, cuda_devices: Sequence[int] | None) -> tuple[torch.device, list[int]]:
     """The device that holds the model, and the numbers of all GPUs in use.
 
@@ -54,10 +71,13 @@ def choose_devices(with_cuda: bool, cuda_devices: Sequence[int] | None) -> tuple
     return torch.device("cuda", gpus[0]), gpus
 
 
-def default_warmup(train_dataloader: Iterable[Mapping[str, Tensor]], max_steps: int | None) -> int:
+def default_warmup(
+    train_dataloader: Iterable[Mapping[str, Tensor]], max_steps: int | None, gradient_accumulation_steps: int = 1
+) -> int:
     """Warm-up steps where none are asked for: 10,000, at most one pass over the loader and a tenth of the run."""
     n_batches = count_batches(train_dataloader)
-    limits = (DEFAULT_WARMUP_STEPS, n_batches, None if max_steps is None else max_steps // 10)
+    n_steps = None if n_batches is None else -(-n_batches // gradient_accumulation_steps)
+    limits = (DEFAULT_WARMUP_STEPS, n_steps, None if max_steps is None else max_steps // 10)
     return min(limit for limit in limits if limit is not None)
 
 

@@ -24,12 +24,12 @@ from ..model import BERT, BERTLM
 from .batch import prepare_batch
 from .checkpoint import check_same_model, differences, load_checkpoint, load_weights, save_checkpoint
 from .criterion import Metrics, PretrainingCriterion, check_finite
+from .memory import keep_freed_memory
+from .objective import PretrainingObjective, sums_by
 from .optim_schedule import ScheduledOptim, load_optimizer, parameter_groups
-from .plan import check_settings, choose_devices, count_batches, default_warmup
+from .plan import check_settings, check_step_settings, choose_devices, count_batches, default_warmup
 from .randomness import random_state, set_random_state
-
-_END = object()
-"""Stands for the end of a loader, which may yield anything."""
+from .update import Update
 
 
 class BERTTrainer:
@@ -55,9 +55,16 @@ class BERTTrainer:
         word_counts: Corpus frequency by id (`dataset.word_counts`). Starts the masked-word bias there, and adds the
             unigram figures to what `test` reports.
         settings: Plain values that say how the data were made; written into checkpoints as they are.
+        gradient_accumulation_steps: Batches a step; the step is that of the one big batch.
+        bf16: Multiply in bfloat16; weights and sums stay float32.
+        fp16: The same in float16, with losses scaled.
+        gradient_checkpointing: See `BERT`.
+        torch_compile: Compile the transformer blocks.
+        torch_compile_backend: By what; None: inductor.
 
     Attributes:
         bert, model, device, train_data, test_data, optim, optim_schedule, criterion, log_freq: As in bert-pytorch.
+        objective: What steps run: the losses of `language_model`, where they count.
         language_model: The `BERTLM`, also where `model` is a `DataParallel` around it.
 
     Raises:
@@ -83,15 +90,28 @@ class BERTTrainer:
         max_grad_norm: float | None = 1.0,
         word_counts: Sequence[int] | None = None,
         settings: Mapping[str, Any] | None = None,
+        gradient_accumulation_steps: int = 1,
+        bf16: bool = False,
+        fp16: bool = False,
+        gradient_checkpointing: bool = False,
+        torch_compile: bool = False,
+        torch_compile_backend: str | None = None,
     ) -> None:
         """Build the language model, its optimiser and its schedule."""
         check_settings(lr, betas, weight_decay, log_freq, max_steps, max_grad_norm)
+        check_step_settings(gradient_accumulation_steps, bf16, fp16, torch_compile, torch_compile_backend)
+        keep_freed_memory()
         self.device, gpus = choose_devices(with_cuda, cuda_devices)
         self.bert = bert
         self.language_model = BERTLM(bert, vocab_size).to(self.device)
         if word_counts is not None:
             self.language_model.mask_lm.start_bias_at(word_counts)
-        self.model = nn.DataParallel(self.language_model, device_ids=gpus) if len(gpus) > 1 else self.language_model
+        self.model, self.objective = self.language_model, PretrainingObjective(self.language_model)
+        if len(gpus) > 1:
+            self.model, self.objective = (nn.DataParallel(each, device_ids=gpus) for each in (self.model, self.objective))
+        bert.gradient_checkpointing = gradient_checkpointing
+        if torch_compile:
+            bert.compile_blocks(torch_compile_backend)
         self.train_data = train_dataloader
         self.test_data = test_dataloader
         self.max_steps = max_steps
@@ -99,16 +119,18 @@ class BERTTrainer:
         groups = parameter_groups(self.language_model, weight_decay)
         self.optim = AdamW(groups, lr=lr, betas=betas, fused=True)
         if warmup_steps is None:
-            warmup_steps = default_warmup(train_dataloader, max_steps)
+            warmup_steps = default_warmup(train_dataloader, max_steps, gradient_accumulation_steps)
         self.optim_schedule = ScheduledOptim(self.optim, bert.hidden, warmup_steps, n_total_steps=max_steps)
         self.criterion = PretrainingCriterion()
+        self.gradient_accumulation_steps = gradient_accumulation_steps
+        self._update = Update(self.device, bf16=bf16, fp16=fp16)
         self.log_freq = log_freq
         self.settings = dict(settings or {})
         self._word_counts = word_counts
         self._epoch = 0
         self._is_within_pass = False
         # Where the pass began, and where its last whole step ended: what a checkpoint within a pass goes on from.
-        self._pass_start_steps = 0
+        self._n_batches = 0
         self._pass_start_random = self._random = random_state()
         self._is_to_go_on = False
 
@@ -171,6 +193,7 @@ class BERTTrainer:
             "model": self.language_model.state_dict(),
             "optimizer": self.optim.state_dict(),
             "schedule": self.optim_schedule.state_dict(),
+            "scaler": self._update.state_dict(),
             "random": self._random if within else random_state(),
             "pass_start_random": self._pass_start_random if within else None,
             "position": {
@@ -204,10 +227,11 @@ class BERTTrainer:
         for difference in differences(state, here):
             warnings.warn(f"{path}: {difference}: the run is not the unbroken one", stacklevel=2)
         self.optim_schedule.load_state_dict(state["schedule"])
+        self._update.load_state_dict(state.get("scaler", {}))
         set_random_state(state["random"])
         self._random, self._pass_start_random = state["random"], state["pass_start_random"]
         self._epoch = state["position"]["epoch"]
-        self._pass_start_steps = self.optim_schedule.n_current_steps - state["position"]["n_batches"]
+        self._n_batches = state["position"]["n_batches"]
         self._is_within_pass = self._is_to_go_on = state["position"]["is_within_pass"]
         return self._epoch
 
@@ -216,20 +240,18 @@ class BERTTrainer:
         """Whether the run has had its `max_steps`."""
         return self.max_steps is not None and self.optim_schedule.n_current_steps >= self.max_steps
 
-    @property
-    def _n_batches(self) -> int:
-        """Batches of the current pass that have been trained on."""
-        return self.optim_schedule.n_current_steps - self._pass_start_steps
-
     def _run_pass(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]], train: bool, metrics: Metrics) -> None:
         batches = self._train_batches(epoch, data_loader) if train else iter(data_loader)
         n_batches = count_batches(data_loader)
         name = f"EP_{'train' if train else 'test'}:{epoch}"
         with tqdm(total=n_batches, initial=self._n_batches if train else 0, desc=name, disable=None, file=sys.stderr) as bar:
-            while not (train and self.is_done) and (batch := next(batches, _END)) is not _END:
-                self._step(prepare_batch(batch, self.bert.vocab_size, self.device), train, metrics)
-                bar.update()
+            n_together = self.gradient_accumulation_steps if train else 1
+            while not (train and self.is_done) and (group := list(islice(batches, n_together))):
+                prepared = [prepare_batch(batch, self.bert.vocab_size, self.device) for batch in group]
+                self._step(prepared, train, metrics)
+                bar.update(len(group))
                 if train:
+                    self._n_batches += len(group)
                     self._random = random_state()
                     if metrics.n_steps % self.log_freq == 0:
                         self._log(name, epoch, n_batches, metrics)
@@ -238,19 +260,31 @@ class BERTTrainer:
         if train and (self._n_batches == n_batches or not self.is_done):
             self._epoch, self._is_within_pass = epoch + 1, False
 
-    def _step(self, batch: dict[str, Tensor], train: bool, metrics: Metrics) -> None:
-        """One batch forward and, in training, back and one update."""
-        outputs = self.model(batch["bert_input"], batch["segment_label"], batch["bert_label"], batch.get("example"))
-        targets_M = batch["bert_label"][batch["bert_label"] != 0]
-        next_loss = self.criterion(outputs[0], batch["is_next"]) if "is_next" in batch else None
-        mask_loss = self.criterion(outputs[1], targets_M)
+    def _step(self, batches: Sequence[dict[str, Any]], train: bool, metrics: Metrics) -> None:
+        """One or more batches forward and, in training, back, and one update by all of them."""
+        targets = [batch["bert_label"].flatten()[batch["places"][1]] for batch in batches]
+        n_targets = sum(len(each) for each in targets)
+        n_answers = sum(len(batch.get("is_next", ())) for batch in batches)
         if train:
             self.optim_schedule.zero_grad()
-            (mask_loss if next_loss is None else next_loss + mask_loss).backward()
-            if self.max_grad_norm is not None:
-                nn.utils.clip_grad_norm_(self.language_model.parameters(), self.max_grad_norm)
-            self.optim_schedule.step_and_update_lr()
-        metrics.add((None if next_loss is None else next_loss.detach(), mask_loss.detach()), outputs, batch)
+        for batch, targets_M in zip(batches, targets, strict=True):
+            with self._update.autocast():
+                sums = self._sums(batch)
+            if train:
+                self._update.backward(sums, n_targets, n_answers)
+            metrics.add(sums.detach(), targets_M)
+        if train:
+            self._update.step(self.optim_schedule, self.language_model.parameters(), self.max_grad_norm)
+        metrics.n_steps += 1
+
+    def _sums(self, batch: dict[str, Any]) -> Tensor:
+        """A batch's sums, at the places that count only, unless someone put a criterion of their own in place of ours."""
+        if type(self.criterion) is not PretrainingCriterion:
+            return sums_by(self.criterion, self.model, batch)
+        if isinstance(self.objective, nn.DataParallel):
+            # Places are numbers within the whole batch, which is about to be parted.
+            batch = {name: value for name, value in batch.items() if name not in ("places", "has_padding")}
+        return self.objective(**batch)
 
     def _train_batches(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]]) -> Iterator[Mapping[str, Tensor]]:
         """The batches of a pass that are still to be trained on, after telling the loader which pass it is."""
@@ -261,7 +295,7 @@ class BERTTrainer:
                 set_epoch(epoch)
         if not self._is_to_go_on:
             self._epoch, self._is_within_pass = epoch, True
-            self._pass_start_steps = self.optim_schedule.n_current_steps
+            self._n_batches = 0
             self._pass_start_random = random_state()
             batches = iter(data_loader)
             self._random = random_state()

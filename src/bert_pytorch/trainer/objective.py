@@ -1,0 +1,93 @@
+"""What one batch contributes to the loss and to what is measured, as sums.
+
+Shapes: B sequences, L tokens per sequence, M targets, E examples, V vocabulary size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..model import BERTLM
+from ..model.bert import starts_of
+
+SUMS = ("mlm_loss", "mlm_correct", "n_targets", "nsp_loss", "nsp_correct", "n_answers", "n_items", "real_tokens")
+"""What the columns of a batch's sums are. Losses in nats; all differentiable where they depend on weights."""
+
+
+class PretrainingObjective(nn.Module):
+    """A language model's losses on a batch, computed where they are needed only: at targets and at first tokens."""
+
+    def __init__(self, language_model: BERTLM) -> None:
+        """Measure this model; it is used, not copied."""
+        super().__init__()
+        self.language_model = language_model
+
+    def forward(
+        self,
+        bert_input: Tensor,
+        segment_label: Tensor,
+        bert_label: Tensor,
+        is_next: Tensor | None = None,
+        example: Tensor | None = None,
+        places: tuple[Tensor, Tensor] | None = None,
+        has_padding: bool | None = None,
+    ) -> Tensor:
+        """Sum losses and counts over a batch.
+
+        Args:
+            bert_input: Token ids `[B, L]`.
+            segment_label: Segments `[B, L]`.
+            bert_label: Target ids `[B, L]`, 0 where there is no target.
+            is_next: Answers `[E]`; None: masked words alone.
+            example: As in `BERT.forward`.
+            places: What `places_of` gives for the batch; None: computed here, for which a GPU waits.
+            has_padding: As in `BERT.forward`.
+
+        Returns:
+            `[1, S]`, the columns named by `SUMS`.
+        """
+        model = self.language_model
+        first_E, target_M = places_of(bert_input, bert_label, example) if places is None else places
+        n_first = 0 if is_next is None else len(first_E)
+        wanted = target_M if is_next is None else torch.cat((first_E, target_M))
+        vectors = model.bert(bert_input, segment_label, example, places=wanted, has_padding=has_padding)
+        mlm_loss, mlm_correct = model.mask_lm.loss(vectors[n_first:], bert_label.flatten()[target_M])
+        nsp_loss = nsp_correct = mlm_loss.new_zeros(())
+        if is_next is not None:
+            answers_E2 = model.next_sentence(vectors[:n_first, None])
+            nsp_loss, nsp_correct = F.nll_loss(answers_E2, is_next, reduction="sum"), (answers_E2.argmax(-1) == is_next).sum()
+        counts = (len(target_M), n_first, len(first_E))
+        n_targets, n_answers, n_items = (mlm_loss.new_full((), count) for count in counts)
+        n_tokens = (bert_input != 0).sum()
+        parts = (mlm_loss, mlm_correct, n_targets, nsp_loss, nsp_correct, n_answers, n_items, n_tokens)
+        return torch.stack([part.to(mlm_loss.dtype) for part in parts])[None]
+
+
+def places_of(bert_input: Tensor, bert_label: Tensor, example: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Where the first token of each example `[E]` and the targets `[M]` stand, as numbers of the `B * L` places, row by row."""
+    n_rows, n_columns = bert_input.shape
+    if example is None:
+        first_E = torch.arange(0, n_rows * n_columns, n_columns, device=bert_input.device)
+    else:
+        first_E = (starts_of(example) & (bert_input != 0)).flatten().nonzero()[:, 0]
+    return first_E, bert_label.flatten().nonzero()[:, 0]
+
+
+def sums_by(criterion: Callable[[Tensor, Tensor], Tensor], model: nn.Module, batch: dict[str, Tensor]) -> Tensor:
+    """The same sums the plain way, from all probabilities and a criterion that takes its mean, such as a user's own."""
+    answers_E2, words_MV = model(batch["bert_input"], batch["segment_label"], batch["bert_label"], batch.get("example"))
+    targets_M, is_next = batch["bert_label"][batch["bert_label"] != 0], batch.get("is_next")
+    n_targets, n_items = len(targets_M), len(answers_E2)
+    mlm_loss = criterion(words_MV, targets_M) * n_targets
+    nsp_loss = nsp_correct = n_answers = mlm_loss.new_zeros(())
+    if is_next is not None:
+        nsp_loss, nsp_correct = criterion(answers_E2, is_next) * n_items, (answers_E2.argmax(-1) == is_next).sum()
+        n_answers = mlm_loss.new_full((), n_items)
+    counts = mlm_loss.new_full((), n_targets), mlm_loss.new_full((), n_items), (batch["bert_input"] != 0).sum()
+    mlm_correct = (words_MV.argmax(-1) == targets_M).sum()
+    parts = (mlm_loss, mlm_correct, counts[0], nsp_loss, nsp_correct, n_answers, *counts[1:])
+    return torch.stack([part.to(mlm_loss.dtype) for part in parts])[None]

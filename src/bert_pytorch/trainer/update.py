@@ -1,0 +1,62 @@
+"""One step of the optimiser, in the precision asked for.
+
+Shapes: S sums of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .objective import SUMS
+from .optim_schedule import ScheduledOptim
+
+_MLM, _NSP = SUMS.index("mlm_loss"), SUMS.index("nsp_loss")
+
+
+class Update:
+    """Adds up gradients of batches and steps.
+
+    With `fp16`, losses are scaled up so that small gradients do not vanish, and a step whose gradients overflow is left out, as
+    `torch.amp.GradScaler` does it.
+    """
+
+    def __init__(self, device: torch.device, *, bf16: bool = False, fp16: bool = False) -> None:
+        """Choose the type of the products, float32 where neither is asked for."""
+        self._dtype = torch.bfloat16 if bf16 else torch.float16 if fp16 else None
+        self._device_type = device.type
+        self.scaler = torch.amp.GradScaler(device.type, enabled=fp16)
+
+    def autocast(self) -> torch.autocast:
+        """The context in which a model is run."""
+        return torch.autocast(self._device_type, self._dtype, enabled=self._dtype is not None)
+
+    def backward(self, sums: Tensor, n_targets: int, n_answers: int) -> None:
+        """Add one batch's gradients.
+
+        Args:
+            sums: `[1, S]`, as `PretrainingObjective` gives them.
+            n_targets: Targets of the whole step, which may have several batches.
+            n_answers: Next-sentence answers of the whole step.
+        """
+        totals_S = sums.sum(0)
+        self.scaler.scale(totals_S[_MLM] / max(1, n_targets) + totals_S[_NSP] / max(1, n_answers)).backward()
+
+    def step(self, optim_schedule: ScheduledOptim, parameters: Iterable[nn.Parameter], max_grad_norm: float | None) -> None:
+        """Clip the gradients, move the parameters, and set the rate of the next step."""
+        if max_grad_norm is not None:
+            self.scaler.unscale_(optim_schedule.optimizer)
+            nn.utils.clip_grad_norm_(parameters, max_grad_norm)
+        optim_schedule.step_and_update_lr(self.scaler)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scale, and how long it has held; empty without `fp16`."""
+        return self.scaler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over the scale of a run with `fp16`; of another there is none."""
+        if state and self.scaler.is_enabled():
+            self.scaler.load_state_dict(state)
