@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """What lowers the held-out masked-word loss most in equal time: recipes side by side, several seeds each.
 
-Every run trains a model of the same width and depth on the same pairs for the same seconds of processor time, from new weights,
-and then predicts the same hidden words of the held-out pairs (15 % of them, drawn once). Runs follow each other seed by seed,
-each in a process of its own. A recipe is the base recipe with some settings changed, each named on the command line. The last
-line is JSON.
+Every run trains a model of the same width and depth on the same pairs for the same seconds of processor time, from new
+weights, and then predicts the same hidden words of the held-out pairs (15 % of them, drawn once). Runs follow each other seed
+by seed, each in a process of its own. A recipe is the base recipe with some settings changed, each named on the command line.
+The last line is JSON.
 
     python benchmarks/ablate.py --train PAIRS --valid PAIRS --seconds 300 --recipes base batch_size=32 lr=2e-3,dropout=0.1
 
 Settings: architecture, feed_forward_hidden, dropout, objective, mlm_probability, batch_size, optimizer (adamw, muon), lr,
-weight_decay, beta2, schedule (linear: warm-up, then down to 0; wsd: warm-up, stable, then down to 0), warmup and decay (shares of
-the time), word_bias (start the output bias at the word frequencies), train_seq_len.
+weight_decay, beta2, schedule (linear: warm-up, then down to 0; wsd: warm-up, stable, then down to 0), warmup and decay (shares
+of the time), word_bias (start the output bias at the word frequencies), max_grad_norm.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ def measure(recipe: Recipe, folder: Path, size: tuple[int, int, int, int], secon
 
     from bert_pytorch import BERT, BERTLM, BERTDataset, WordVocab
     from bert_pytorch.dataset.loader import BatchLoader
+    from bert_pytorch.memory import keep_freed_memory
     from bert_pytorch.trainer.batch import prepare_batch
-    from bert_pytorch.trainer.memory import keep_freed_memory
     from bert_pytorch.trainer.objective import PretrainingObjective
 
     keep_freed_memory()

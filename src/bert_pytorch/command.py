@@ -27,12 +27,33 @@ class Parser(argparse.ArgumentParser):
     def parse(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
         """Parse a command line, `sys.argv` by default; exits with status 2 on wrong usage."""
         words = [_with_underscores(word) for word in (sys.argv[1:] if argv is None else argv)]
+        if "--config" in self.flags:
+            words = self._with_config(words)
         parsed, unknown = self.parse_known_args(words)
         if unknown:
-            known = [flag for action in self._actions for flag in action.option_strings]
-            near = difflib.get_close_matches(unknown[0].partition("=")[0], known, n=1)
+            near = difflib.get_close_matches(unknown[0].partition("=")[0], self.flags, n=1)
             self.error(f"unknown argument {unknown[0]}" + (f"; did you mean {near[0]}?" if near else "; see --help"))
         return parsed
+
+    @property
+    def flags(self) -> dict[str, argparse.Action]:
+        """Every flag, short forms too."""
+        return self._option_string_actions
+
+    def _with_config(self, words: list[str]) -> list[str]:
+        """A command line with the flags of its configuration file before its own."""
+        first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        first.add_argument("--config")
+        path = first.parse_known_args(words)[0].config
+        if path is None:
+            return words
+        from .config import flags_of
+
+        try:
+            return [*flags_of(path, self.flags), *words]
+        except UserError as error:
+            _print_failure(self.prog, str(error))
+            self.exit(2)
 
     def error(self, message: str) -> NoReturn:
         """Print the fault on stderr and the closing JSON on stdout, and exit with status 2."""

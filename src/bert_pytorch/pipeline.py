@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 import time
 import warnings
 from typing import TYPE_CHECKING
 
-from .errors import InputError, UnavailableError, UsageError
+from .assembly import check_device_flags, make_loaders, make_trainer, peak_memory_bytes, plan_steps
+from .errors import InputError
 from .files import check_writable
-from .inputs import DATA_SETTINGS, check_data_flags, open_datasets
+from .inputs import check_data_flags, open_datasets
 
 if TYPE_CHECKING:
-    from .dataset import BERTDataset
-    from .dataset.loader import BatchLoader
-    from .dataset.vocab import Vocab
     from .trainer import BERTTrainer
 
 _LARGE_SHARE_SEEN = 0.2
 _LEAST_PIECES_A_WORD = 1.03
-_BATCH_SETTINGS = ("tokens_per_batch", "group_by_length", "packing")
-_KEPT_SETTINGS = (
-    *("seed", "batch_size", "seq_len", "lr", "adam_weight_decay", "adam_beta1", "adam_beta2", "max_grad_norm"),
-    *(*DATA_SETTINGS, *_BATCH_SETTINGS),
-)
 
 
 def build_vocabulary(args: argparse.Namespace) -> dict[str, object]:
@@ -71,7 +63,7 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
 
     Everything that can be wrong with files, flags and devices is found before the first step.
     """
-    with_cuda = _check_device(args)
+    with_cuda = check_device_flags(args)
     check_data_flags(args)
     import torch
 
@@ -90,7 +82,9 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
         message = f"{share_seen:.0%} of its lines stand in {args.train_dataset} too: the held-out loss measures memory"
         warnings.warn(f"{args.test_dataset}: {message}", stacklevel=2)
     torch.manual_seed(args.seed)
-    trainer, n_epochs = _make_trainer(args, vocab, dataset, test_dataset, with_cuda)
+    train_data, test_data = make_loaders(args, dataset, test_dataset, with_cuda)
+    max_steps, n_epochs = plan_steps(args, train_data)
+    trainer = make_trainer(args, vocab, train_data, test_data, with_cuda, max_steps, dataset)
     first_epoch = _begin(trainer, args.output_path, resume_from)
     outcome = _run_epochs(trainer, args, first_epoch, n_epochs)
     return {
@@ -108,99 +102,9 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
         "eval_seen_share": share_seen,
         "device": str(trainer.device),
         "seed": args.seed,
-        "peak_memory_bytes": _peak_memory_bytes(trainer),
+        "peak_memory_bytes": peak_memory_bytes(trainer),
         "elapsed_seconds": time.perf_counter() - began,
     }
-
-
-def check_device(device: str, with_cuda: bool = True) -> bool:
-    """Whether to use CUDA.
-
-    Args:
-        device: `cpu`, `cuda` (there must be one) or `auto` (where there is one).
-        with_cuda: Otherwise never.
-
-    Raises:
-        UnavailableError: `device` is `cuda` and torch finds no GPU.
-    """
-    if device == "cpu" or not with_cuda:
-        return False
-    import torch
-
-    if device == "cuda" and not torch.cuda.is_available():
-        message = "--device cuda: torch finds no CUDA GPU; pass --device cpu, or install a CUDA build of torch and its driver"
-        raise UnavailableError(f"{message} [E-DEVICE-CUDA]")
-    return torch.cuda.is_available()
-
-
-def _check_device(args: argparse.Namespace) -> bool:
-    if args.device == "cuda" and not args.with_cuda:
-        raise UsageError("--device cuda contradicts --with_cuda false; leave one out [E-SETTING-CONFLICT]")
-    if args.cuda_devices and (args.device == "cpu" or not args.with_cuda):
-        raise UsageError("--cuda_devices has no effect without CUDA; leave it out [E-SETTING-CONFLICT]")
-    return check_device(args.device, args.with_cuda)
-
-
-def _make_trainer(
-    args: argparse.Namespace, vocab: Vocab, dataset: BERTDataset, test_dataset: BERTDataset | None, with_cuda: bool
-) -> tuple[BERTTrainer, int]:
-    """The trainer, and how many passes its plan touches."""
-    from .dataset.loader import BatchLoader
-    from .model import BERT
-    from .trainer import BERTTrainer
-
-    n_workers = args.num_workers
-    if n_workers is None:
-        n_workers = min(5, max(0, (os.cpu_count() or 1) - 1)) if with_cuda else 0
-    shape = {name: getattr(args, name) for name in _BATCH_SETTINGS}
-    train_data = BatchLoader(dataset, args.batch_size, n_workers, shuffle=True, pin_memory=with_cuda, **shape)
-    test_data = None
-    if test_dataset is not None:
-        test_data = BatchLoader(test_dataset, args.batch_size, n_workers, pin_memory=with_cuda, **shape)
-    max_steps, n_epochs = _plan(train_data, args)
-    if args.stop_after_epochs is not None and args.stop_after_epochs > n_epochs:
-        message = f"--stop_after_epochs {args.stop_after_epochs} has no effect, the plan has {n_epochs} epochs; leave it out"
-        raise UsageError(f"{message} [E-SETTING-CONFLICT]")
-    bert = BERT(
-        len(vocab),
-        hidden=args.hidden,
-        n_layers=args.layers,
-        attn_heads=args.attn_heads,
-        dropout=args.dropout,
-        max_len=max(512, args.seq_len),
-        architecture=args.architecture,
-    )
-    trainer = BERTTrainer(
-        bert,
-        len(vocab),
-        train_data,
-        test_data,
-        lr=args.lr,
-        betas=(args.adam_beta1, args.adam_beta2),
-        weight_decay=args.adam_weight_decay,
-        warmup_steps=max_steps // 10 if args.warmup_steps is None else args.warmup_steps,
-        with_cuda=with_cuda,
-        cuda_devices=args.cuda_devices,
-        log_freq=args.log_freq,
-        max_steps=max_steps,
-        max_grad_norm=args.max_grad_norm or None,
-        word_counts=dataset.word_counts,
-        settings={
-            **{name: getattr(args, name) for name in _KEPT_SETTINGS},
-            "pairs": len(dataset),
-            "vocab_sha256": vocab.fingerprint,
-        },
-    )
-    return trainer, n_epochs
-
-
-def _plan(train_data: BatchLoader, args: argparse.Namespace) -> tuple[int, int]:
-    """Steps of the whole run, and how many passes it touches; where tokens make up batches, passes differ in steps."""
-    n_epochs = n_steps = 0
-    while n_steps < args.max_steps if args.max_steps else n_epochs < args.epochs:
-        n_steps += train_data.count_batches(n_epochs)
-        n_epochs += 1
-    return args.max_steps or n_steps, n_epochs
 
 
 def _begin(trainer: BERTTrainer, output_path: str, resume_from: str | None) -> int:
@@ -269,17 +173,3 @@ def _print_epoch(epoch: int, train_report: dict[str, float], test_report: dict[s
         if not math.isnan(test_report["nsp_accuracy"]):
             line += f", next sentence {test_report['nsp_accuracy']:.1%}"
     print(line, file=sys.stderr)
-
-
-def _peak_memory_bytes(trainer: BERTTrainer) -> int | None:
-    """Most memory held so far: of the GPU where one trains, else of this process; None where the system does not tell."""
-    import torch
-
-    if trainer.device.type == "cuda":
-        return torch.cuda.max_memory_allocated(trainer.device)
-    if sys.platform == "win32":
-        return None
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

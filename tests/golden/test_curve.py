@@ -90,7 +90,9 @@ def trainer(tmp_path):
 
 def test_twenty_step_curve(trainer):
     rows = []
-    trainer.objective.register_forward_hook(lambda module, inputs, sums: rows.append(dict(zip(SUMS, sums[0].tolist(), strict=True))))
+    trainer.objective.register_forward_hook(
+        lambda module, inputs, sums: rows.append(dict(zip(SUMS, sums[0].tolist(), strict=True)))
+    )
     for epoch in range(4):
         trainer.train(epoch)
     assert trainer.optim_schedule.n_current_steps == 20

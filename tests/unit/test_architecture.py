@@ -13,7 +13,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MOD
 # Data flows down this list; a module imports only what stands above it. Parts on one line do not import each other.
 FLOW = [
     ["errors"],
-    ["files", "extras"],
+    ["files", "extras", "memory", "config"],
     ["dataset.draws", "dataset.lines"],
     ["dataset.corpus", "dataset.counting", "dataset.pieces"],
     ["dataset.vocab_file"],
@@ -36,15 +36,16 @@ FLOW = [
     ["dataset.batching", "dataset.collating"],
     ["dataset.dataset"],
     ["dataset.loader", "dataset.cache"],
-    ["model.dropout"],
+    ["model.dropout", "model.cross_entropy"],
     ["model.embedding", "model.attention"],
     ["model.transformer"],
     ["model.bert"],
     ["model.language_model", "model.heads"],
     ["trainer"],
     ["interop"],
-    ["command", "config"],
+    ["command"],
     ["inputs"],
+    ["assembly"],
     ["pipeline"],
     ["cli"],
     ["__main__"],
@@ -93,7 +94,7 @@ def calls(tree, name):
 
 def test_the_rules_look_at_the_whole_library():
     assert len(modules()) > 20
-    assert imports("model.bert")[0] == {"errors", "model.embedding", "model.transformer"}
+    assert imports("model.bert")[0] == {"errors", "model.attention", "model.embedding", "model.transformer"}
 
 
 @pytest.mark.parametrize("name", modules())

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
 
+from bert_pytorch.assembly import check_device
 from bert_pytorch.command import Parser, at_least, between, run, say
 from bert_pytorch.dataset.corpus import PairCorpus
 from bert_pytorch.dataset.lines import read_text
 from bert_pytorch.dataset.vocab import WordVocab
 from bert_pytorch.errors import InputError
 from bert_pytorch.files import atomic_write, check_writable
-from bert_pytorch.pipeline import check_device
 
 if TYPE_CHECKING:
     from bert_pytorch import BERTTrainer

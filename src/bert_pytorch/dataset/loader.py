@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ..errors import InputError, UsageError
+from ..memory import keep_freed_memory
 from .batching import BatchShape, EpochOrder, Layout, cut_batches, fill_rows, lay_out, take_rows
 from .draws import mix
 
@@ -23,10 +23,6 @@ _WINDOW_EXAMPLES = 1 << 14
 lengths are sorted within."""
 _PART_PLACES = 1 << 19
 """Rows are filled for so many tokens together: so few that they stay near the processor, so many that calls cost little."""
-
-
-_KEPT_BYTES = 31 << 20
-"""Just below the size from which on glibc always gives blocks back."""
 
 
 class Part(NamedTuple):
@@ -184,7 +180,7 @@ class _Windows(Dataset[list[Part]]):
         self.loader = loader
 
     def __getitem__(self, place: tuple[int, int]) -> list[Part]:
-        _keep_freed_memory()
+        keep_freed_memory()
         loader, (epoch, number) = self.loader, place
         # Nothing here is differentiated, and calls are quicker when torch knows; what is handed out is made outside, as tensors
         # made within cannot take part in training.
@@ -198,15 +194,6 @@ class _Windows(Dataset[list[Part]]):
                 for members, part in layout.parts(_PART_PLACES)
             ]
         return [Part(fill_rows(examples, part), part.shapes) for examples, part in parts]
-
-
-@cache
-def _keep_freed_memory() -> None:
-    """Make the C library keep memory that is freed, where it is glibc: else each window's pages are given back and asked for.
-
-    To free a large block is what tells it to: blocks of up to that size are no longer given back, up to twice that size in all.
-    """
-    torch.empty(_KEPT_BYTES, dtype=torch.uint8)
 
 
 def _unchanged(window: object) -> object:

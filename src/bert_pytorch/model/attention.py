@@ -59,7 +59,7 @@ class MultiHeadedAttention(nn.Module):
             q_BLNH, k_BLNH = rotate(q_BLNH, rotation), rotate(k_BLNH, rotation)
         q_BNLH, k_BNLH, v_BNLH = (each.transpose(1, 2) for each in (q_BLNH, k_BLNH, v_BLNH))
         p = self.dropout if self.training else 0.0
-        # Of the fused kernel on a CPU, dropout takes the slow way, and 16-bit gradients take twenty times as long as those here.
+        # On a CPU, dropout turns the fused kernel off, and its 16-bit gradients take twenty times as long as those here.
         if x.device.type == "cpu" and (p or q_BNLH.element_size() == 2):
             mixed_BNLH = attend(q_BNLH, k_BNLH, v_BNLH, mask, p)
         else:
@@ -68,7 +68,7 @@ class MultiHeadedAttention(nn.Module):
 
 
 def take(x: Tensor, places: Tensor | None) -> Tensor:
-    """The vectors `[P, D]` of `x` `[B, L, D]` at `places` `[P]`, numbers of the `B * L`; all, as they are, where there are none."""
+    """The vectors `[P, D]` of `x` `[B, L, D]` at `places` `[P]`, numbers of the `B * L`; all, as they are, for None."""
     return x if places is None else x.flatten(0, 1).index_select(0, places)
 
 

@@ -5,6 +5,8 @@ Shapes: B sequences, L tokens per sequence, D hidden size, P places.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -19,7 +21,11 @@ ARCHITECTURES = ("bert", "modernbert")
 _GLOBAL_EVERY = 3
 _LOCAL_REACH = 64
 _GLOBAL_BASE, _LOCAL_BASE = 160_000.0, 10_000.0
-"""ModernBERT: each third layer looks at the whole sequence, the others 64 tokens to either side; each kind turns at its own pace."""
+"""ModernBERT: each third layer looks at the whole sequence, the others 64 tokens to either side; each has its rotary base."""
+
+
+View = tuple[Tensor | None, tuple[Tensor, Tensor] | None]
+"""What a layer's attention is given: mask and rotation."""
 
 
 class BERT(nn.Module):
@@ -53,9 +59,9 @@ class BERT(nn.Module):
             attn_heads: Number of attention heads per block.
             dropout: Probability used by every dropout of the model, in [0, 1); 0.0 means none anywhere.
             max_len: Longest sequence, in tokens.
-            architecture: `"bert"`: post-norm, learned positions, exact GELU, as released with the paper. `"modernbert"`: pre-norm,
-                rotary positions, gated GELU, no biases; two of three layers see 64 tokens to either side; it has no segments,
-                and heads have an even number of features.
+            architecture: `"bert"`: post-norm, learned positions, exact GELU, as released with the paper. `"modernbert"`:
+                pre-norm, rotary positions, gated GELU, no biases; two of three layers see 64 tokens to either side; it has no
+                segments, and heads have an even number of features.
             feed_forward_hidden: Feed-forward size; None: 4 x hidden, or 1.5 x hidden for `"modernbert"`, as released.
 
         Raises:
@@ -144,7 +150,7 @@ class BERT(nn.Module):
         positions = None if example is None else positions_within(example)
         if isinstance(self.embedding, BERTEmbedding):
             hidden_BLD = self.embedding(x, segment_info, positions)
-            views = [(mask, None)]
+            views: list[View] = [(mask, None)]
         else:
             hidden_BLD = self.embedding(x)
             views = self._views(mask, torch.arange(x.size(1), device=x.device) if positions is None else positions)
@@ -161,7 +167,7 @@ class BERT(nn.Module):
         for block in self.transformer_blocks:
             block.compile(dynamic=True, backend=backend or "inductor")
 
-    def _views(self, mask: Tensor | None, positions: Tensor) -> list[tuple[Tensor | None, tuple[Tensor, Tensor]]]:
+    def _views(self, mask: Tensor | None, positions: Tensor) -> list[View]:
         """What a global layer, and what those after it, let a query see, and how they turn it."""
         n_features, dtype = self.hidden // self.attn_heads, self.embedding.token.weight.dtype
         near = mask
@@ -173,7 +179,7 @@ class BERT(nn.Module):
         local = near, rotation_of(positions, n_features, _LOCAL_BASE, dtype)
         return [(mask, rotation_of(positions, n_features, _GLOBAL_BASE, dtype)), *[local] * (_GLOBAL_EVERY - 1)]
 
-    def _encode(self, hidden_BLD: Tensor, views: list, places: Tensor | None) -> Tensor:
+    def _encode(self, hidden_BLD: Tensor, views: Sequence[View], places: Tensor | None) -> Tensor:
         for i, block in enumerate(self.transformer_blocks):
             inputs = hidden_BLD, *views[i % len(views)], places if i == self.n_layers - 1 else None
             if self.gradient_checkpointing and self.training and torch.is_grad_enabled():
@@ -186,8 +192,8 @@ class BERT(nn.Module):
     def _scale_outputs(self) -> None:
         """Start what is added to the residual stream the smaller, the more there is of it."""
         for block in self.transformer_blocks:
-            for linear in (block.attention.output_linear, block.feed_forward.w_2):
-                linear.weight /= (2 * self.n_layers) ** 0.5
+            for name in ("attention.output_linear.weight", "feed_forward.w_2.weight"):
+                block.get_parameter(name).div_((2 * self.n_layers) ** 0.5)
 
 
 def _mask(x: Tensor, example: Tensor | None, has_padding: bool | None) -> Tensor | None:

@@ -38,7 +38,9 @@ class BERTLM(nn.Module):
         self.bert = bert
         self.next_sentence = NextSentencePrediction(bert.hidden)
         is_modern = bert.architecture == "modernbert"
-        self.mask_lm = MaskedLanguageModel(bert.hidden, bert.embedding.token, bias=not is_modern, eps=1e-5 if is_modern else 1e-12)
+        self.mask_lm = MaskedLanguageModel(
+            bert.hidden, bert.embedding.token, bias=not is_modern, eps=1e-5 if is_modern else 1e-12
+        )
 
     def forward(
         self, x: Tensor, segment_label: Tensor, bert_label: Tensor | None = None, example: Tensor | None = None

@@ -43,7 +43,7 @@ class TransformerBlock(nn.Module):
         rotation: tuple[Tensor, Tensor] | None = None,
         places: Tensor | None = None,
     ) -> Tensor:
-        """Map `[B, L, D]` to `[B, L, D]`, or to `[P, D]` at `places`; the arguments are those of `MultiHeadedAttention.forward`."""
+        """Map `[B, L, D]` to `[B, L, D]`, or to `[P, D]` at `places`; arguments as for `MultiHeadedAttention.forward`."""
         x = self.attention_norm(take(x, places) + self.dropout(self.attention(x, mask, rotation, places)))
         return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
 

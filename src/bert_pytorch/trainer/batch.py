@@ -31,8 +31,8 @@ def prepare_batch(batch: object, vocab_size: int, device: torch.device) -> dict[
         device: Where the model is.
 
     Returns:
-        The arguments of `PretrainingObjective.forward`. What a GPU would have to be asked for, and waited for, is found out here,
-        before the copy.
+        The arguments of `PretrainingObjective.forward`. What a GPU would have to be asked for, and waited for, is found out
+        here, before the copy.
 
     Raises:
         InputError: A key is missing, shapes disagree, or a value is outside its range.

@@ -90,6 +90,22 @@ def _ratio(total: float, n: float) -> float:
     return total / n if n else math.nan
 
 
+def progress_line(report: dict[str, float], rate: float, n_left: int | None) -> str:
+    """What a step's line says of the pass so far: averages, learning rate, speed, and the time left where it is known.
+
+    Args:
+        report: Of `Metrics.read`.
+        rate: Learning rate.
+        n_left: Steps left; None: not known.
+    """
+    names = ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy")
+    parts = [f"{name} {report[name]:.4f}" for name in names if not math.isnan(report[name])]
+    parts += [f"lr {rate:.3g}", f"{report['real_tokens'] / report['seconds']:.0f} tokens/s"]
+    if n_left is not None:
+        parts.append(f"{n_left * report['seconds'] / report['steps']:.0f} s left")
+    return " ".join(parts)
+
+
 def check_finite(loss: float, epoch: int, metrics: Metrics) -> None:
     """Stop a run whose loss is no number any more.
 

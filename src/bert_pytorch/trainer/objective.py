@@ -67,6 +67,23 @@ class PretrainingObjective(nn.Module):
         return torch.stack([part.to(mlm_loss.dtype) for part in parts])[None]
 
 
+class ParallelObjective(nn.DataParallel):
+    """An objective on several GPUs, each with a part of the batch; one row of sums a GPU."""
+
+    def forward(
+        self,
+        bert_input: Tensor,
+        segment_label: Tensor,
+        bert_label: Tensor,
+        is_next: Tensor | None = None,
+        example: Tensor | None = None,
+        places: tuple[Tensor, Tensor] | None = None,
+        has_padding: bool | None = None,
+    ) -> Tensor:
+        """As `PretrainingObjective.forward`; numbers of places in the whole batch mean nothing in a part, and are left out."""
+        return super().forward(bert_input, segment_label, bert_label, is_next, example)
+
+
 def places_of(bert_input: Tensor, bert_label: Tensor, example: Tensor | None) -> tuple[Tensor, Tensor]:
     """Where the first token of each example `[E]` and the targets `[M]` stand, as numbers of the `B * L` places, row by row."""
     n_rows, n_columns = bert_input.shape

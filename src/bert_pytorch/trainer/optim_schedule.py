@@ -60,7 +60,7 @@ class ScheduledOptim:
         self.optimizer.zero_grad()
 
     def step_and_update_lr(self, scaler: GradScaler | None = None) -> None:
-        """Update the parameters at the current rate, through the gradients' scaler if there is one; set the next step's rate."""
+        """Update the parameters at the current rate, through the gradients' scaler if any; set the next step's rate."""
         if scaler is None:
             self.optimizer.step()
         else:

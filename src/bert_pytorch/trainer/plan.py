@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError, UnavailableError
+from .loading import count_batches
 
 DEFAULT_WARMUP_STEPS = 10_000
 
@@ -79,11 +80,3 @@ def default_warmup(
     n_steps = None if n_batches is None else -(-n_batches // gradient_accumulation_steps)
     limits = (DEFAULT_WARMUP_STEPS, n_steps, None if max_steps is None else max_steps // 10)
     return min(limit for limit in limits if limit is not None)
-
-
-def count_batches(data_loader: Iterable[Mapping[str, Tensor]]) -> int | None:
-    """Batches of a pass, or None where the loader cannot tell (a loader over a stream has a length that raises)."""
-    try:
-        return len(data_loader) if isinstance(data_loader, Sized) else None
-    except TypeError:
-        return None

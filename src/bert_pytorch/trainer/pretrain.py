@@ -5,7 +5,6 @@ Shapes: B sequences, L tokens per sequence, V vocabulary size, M masked tokens i
 
 from __future__ import annotations
 
-import math
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,14 +19,15 @@ from tqdm import tqdm
 from .. import __version__
 from ..dataset.loader import BatchLoader
 from ..errors import InputError
+from ..memory import keep_freed_memory
 from ..model import BERT, BERTLM
 from .batch import prepare_batch
 from .checkpoint import check_same_model, differences, load_checkpoint, load_weights, save_checkpoint
-from .criterion import Metrics, PretrainingCriterion, check_finite
-from .memory import keep_freed_memory
-from .objective import PretrainingObjective, sums_by
+from .criterion import Metrics, PretrainingCriterion, check_finite, progress_line
+from .loading import count_batches, skip_batches, tell_epoch
+from .objective import ParallelObjective, PretrainingObjective, sums_by
 from .optim_schedule import ScheduledOptim, load_optimizer, parameter_groups
-from .plan import check_settings, check_step_settings, choose_devices, count_batches, default_warmup
+from .plan import check_settings, check_step_settings, choose_devices, default_warmup
 from .randomness import random_state, set_random_state
 from .update import Update
 
@@ -59,8 +59,7 @@ class BERTTrainer:
         bf16: Multiply in bfloat16; weights and sums stay float32.
         fp16: The same in float16, with losses scaled.
         gradient_checkpointing: See `BERT`.
-        torch_compile: Compile the transformer blocks.
-        torch_compile_backend: By what; None: inductor.
+        torch_compile: Compile the transformer blocks, by `torch_compile_backend` or inductor.
 
     Attributes:
         bert, model, device, train_data, test_data, optim, optim_schedule, criterion, log_freq: As in bert-pytorch.
@@ -108,31 +107,24 @@ class BERTTrainer:
             self.language_model.mask_lm.start_bias_at(word_counts)
         self.model, self.objective = self.language_model, PretrainingObjective(self.language_model)
         if len(gpus) > 1:
-            self.model, self.objective = (nn.DataParallel(each, device_ids=gpus) for each in (self.model, self.objective))
+            self.model = nn.DataParallel(self.language_model, device_ids=gpus)
+            self.objective = ParallelObjective(self.objective, device_ids=gpus)
         bert.gradient_checkpointing = gradient_checkpointing
         if torch_compile:
             bert.compile_blocks(torch_compile_backend)
-        self.train_data = train_dataloader
-        self.test_data = test_dataloader
-        self.max_steps = max_steps
-        self.max_grad_norm = max_grad_norm
-        groups = parameter_groups(self.language_model, weight_decay)
-        self.optim = AdamW(groups, lr=lr, betas=betas, fused=True)
+        self.train_data, self.test_data = train_dataloader, test_dataloader
+        self.max_steps, self.max_grad_norm = max_steps, max_grad_norm
+        self.optim = AdamW(parameter_groups(self.language_model, weight_decay), lr=lr, betas=betas, fused=True)
         if warmup_steps is None:
             warmup_steps = default_warmup(train_dataloader, max_steps, gradient_accumulation_steps)
         self.optim_schedule = ScheduledOptim(self.optim, bert.hidden, warmup_steps, n_total_steps=max_steps)
         self.criterion = PretrainingCriterion()
-        self.gradient_accumulation_steps = gradient_accumulation_steps
-        self._update = Update(self.device, bf16=bf16, fp16=fp16)
-        self.log_freq = log_freq
-        self.settings = dict(settings or {})
-        self._word_counts = word_counts
-        self._epoch = 0
-        self._is_within_pass = False
+        self._n_together, self._update = gradient_accumulation_steps, Update(self.device, bf16=bf16, fp16=fp16)
+        self.log_freq, self.settings, self._word_counts = log_freq, dict(settings or {}), word_counts
         # Where the pass began, and where its last whole step ended: what a checkpoint within a pass goes on from.
-        self._n_batches = 0
+        self._epoch = self._n_batches = 0
+        self._is_within_pass = self._is_to_go_on = False
         self._pass_start_random = self._random = random_state()
-        self._is_to_go_on = False
 
     def train(self, epoch: int) -> dict[str, float]:
         """One pass over the training data, or what is left of it after a resume, or until `max_steps`.
@@ -230,8 +222,7 @@ class BERTTrainer:
         self._update.load_state_dict(state.get("scaler", {}))
         set_random_state(state["random"])
         self._random, self._pass_start_random = state["random"], state["pass_start_random"]
-        self._epoch = state["position"]["epoch"]
-        self._n_batches = state["position"]["n_batches"]
+        self._epoch, self._n_batches = state["position"]["epoch"], state["position"]["n_batches"]
         self._is_within_pass = self._is_to_go_on = state["position"]["is_within_pass"]
         return self._epoch
 
@@ -245,8 +236,7 @@ class BERTTrainer:
         n_batches = count_batches(data_loader)
         name = f"EP_{'train' if train else 'test'}:{epoch}"
         with tqdm(total=n_batches, initial=self._n_batches if train else 0, desc=name, disable=None, file=sys.stderr) as bar:
-            n_together = self.gradient_accumulation_steps if train else 1
-            while not (train and self.is_done) and (group := list(islice(batches, n_together))):
+            while not (train and self.is_done) and (group := list(islice(batches, self._n_together if train else 1))):
                 prepared = [prepare_batch(batch, self.bert.vocab_size, self.device) for batch in group]
                 self._step(prepared, train, metrics)
                 bar.update(len(group))
@@ -269,7 +259,9 @@ class BERTTrainer:
             self.optim_schedule.zero_grad()
         for batch, targets_M in zip(batches, targets, strict=True):
             with self._update.autocast():
-                sums = self._sums(batch)
+                # A criterion of someone's own takes the plain way.
+                is_ours = type(self.criterion) is PretrainingCriterion
+                sums = self.objective(**batch) if is_ours else sums_by(self.criterion, self.model, batch)
             if train:
                 self._update.backward(sums, n_targets, n_answers)
             metrics.add(sums.detach(), targets_M)
@@ -277,54 +269,31 @@ class BERTTrainer:
             self._update.step(self.optim_schedule, self.language_model.parameters(), self.max_grad_norm)
         metrics.n_steps += 1
 
-    def _sums(self, batch: dict[str, Any]) -> Tensor:
-        """A batch's sums, at the places that count only, unless someone put a criterion of their own in place of ours."""
-        if type(self.criterion) is not PretrainingCriterion:
-            return sums_by(self.criterion, self.model, batch)
-        if isinstance(self.objective, nn.DataParallel):
-            # Places are numbers within the whole batch, which is about to be parted.
-            batch = {name: value for name, value in batch.items() if name not in ("places", "has_padding")}
-        return self.objective(**batch)
-
     def _train_batches(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]]) -> Iterator[Mapping[str, Tensor]]:
         """The batches of a pass that are still to be trained on, after telling the loader which pass it is."""
-        parts = (data_loader, *(getattr(data_loader, name, None) for name in ("dataset", "sampler", "batch_sampler")))
-        for part in parts:
-            set_epoch = getattr(part, "set_epoch", None)
-            if callable(set_epoch):
-                set_epoch(epoch)
+        tell_epoch(data_loader, epoch)
         if not self._is_to_go_on:
-            self._epoch, self._is_within_pass = epoch, True
-            self._n_batches = 0
+            self._epoch, self._n_batches, self._is_within_pass = epoch, 0, True
             self._pass_start_random = random_state()
             batches = iter(data_loader)
             self._random = random_state()
             return batches
         if epoch != self._epoch:
-            message = f"the checkpoint stopped within pass {self._epoch}; call train({self._epoch}) first"
-            raise InputError(f"train({epoch}): {message} [E-RESUME-EPOCH]")
+            where = f"the checkpoint stopped within pass {self._epoch}"
+            raise InputError(f"train({epoch}): {where}; call train({self._epoch}) first [E-RESUME-EPOCH]")
         self._is_to_go_on = False
         if isinstance(data_loader, BatchLoader):
             data_loader.start_at(self._n_batches)
             return iter(data_loader)
         # A foreign loader may draw its order from the global state, so it is rewound to where the pass began.
         set_random_state(self._pass_start_random)
-        batches = iter(data_loader)
-        n_seen = sum(1 for _ in islice(batches, self._n_batches))
-        if n_seen < self._n_batches:
-            message = f"the loader ended after {n_seen} batches, the checkpoint stopped after {self._n_batches}"
-            raise InputError(f"train({epoch}): {message}; give the same data [E-TRAINER-NO-DATA]")
+        batches = skip_batches(data_loader, self._n_batches, epoch)
         set_random_state(self._random)
         return batches
 
     def _log(self, name: str, epoch: int, n_batches: int | None, metrics: Metrics) -> None:
         report = metrics.read()
         check_finite(report["loss"], epoch, metrics)
-        names = ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy")
-        parts = [f"{key} {report[key]:.4f}" for key in names if not math.isnan(report[key])]
-        speed = f"{report['real_tokens'] / report['seconds']:.0f} tokens/s"
-        if self.max_steps is not None:
-            n_left = self.max_steps - self.optim_schedule.n_current_steps
-            speed += f" {n_left * report['seconds'] / metrics.n_steps:.0f} s left"
+        n_left = None if self.max_steps is None else self.max_steps - self.optim_schedule.n_current_steps
         where = f"{name} batch {self._n_batches}" + ("" if n_batches is None else f"/{n_batches}")
-        tqdm.write(f"{where} {' '.join(parts)} lr {self.optim.param_groups[0]['lr']:.3g} {speed}", file=sys.stderr)
+        tqdm.write(f"{where} {progress_line(report, self.optim.param_groups[0]['lr'], n_left)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""How the process keeps memory from step to step."""
+"""How the process keeps memory from batch to batch and step to step."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ _LARGEST = 2**31 - 1
 def keep_freed_memory() -> bool:
     """Make the C library keep memory that is freed, for the next step, where it is glibc; returns whether it does.
 
-    Otherwise every step gives its activations back to the system, page by page, and asks for them again: 20,000 to 30,000 page
-    faults a step at hidden 256 and 8 layers, and 4 % of its time; a product of 500 x 256 and 256 x 20,000 takes twice as long.
+    Otherwise every batch and every step gives what it used back to the system, page by page, and asks for it again: 20,000 to
+    30,000 page faults a step at hidden 256 and 8 layers, and 4 % of its time; alone, a product of 500 x 256 and 256 x 20,000
+    takes twice as long.
     """
     if not sys.platform.startswith("linux"):
         return False

@@ -1,0 +1,152 @@
+"""From the flags of `bert` to loaders, a model and its trainer."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from .errors import UnavailableError, UsageError
+from .inputs import DATA_SETTINGS
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from .dataset import BERTDataset
+    from .dataset.loader import BatchLoader
+    from .dataset.vocab import Vocab
+    from .model import BERT
+    from .trainer import BERTTrainer
+
+_BATCH_SETTINGS = ("tokens_per_batch", "group_by_length", "packing")
+_STEP_SETTINGS = ("gradient_accumulation_steps", "bf16", "fp16", "torch_compile", "torch_compile_backend")
+_KEPT_SETTINGS = (
+    *("seed", "batch_size", "seq_len", "lr", "adam_weight_decay", "adam_beta1", "adam_beta2", "max_grad_norm"),
+    *(*DATA_SETTINGS, *_BATCH_SETTINGS, *_STEP_SETTINGS),
+)
+
+
+def check_device(device: str, with_cuda: bool = True) -> bool:
+    """Whether to use CUDA.
+
+    Args:
+        device: `cpu`, `cuda` (there must be one) or `auto` (where there is one).
+        with_cuda: Otherwise never.
+
+    Raises:
+        UnavailableError: `device` is `cuda` and torch finds no GPU.
+    """
+    if device == "cpu" or not with_cuda:
+        return False
+    import torch
+
+    if device == "cuda" and not torch.cuda.is_available():
+        message = "--device cuda: torch finds no CUDA GPU; pass --device cpu, or install a CUDA build of torch and its driver"
+        raise UnavailableError(f"{message} [E-DEVICE-CUDA]")
+    return torch.cuda.is_available()
+
+
+def check_device_flags(args: argparse.Namespace) -> bool:
+    """`check_device` for the flags of `bert`, refusing those that have no effect."""
+    if args.device == "cuda" and not args.with_cuda:
+        raise UsageError("--device cuda contradicts --with_cuda false; leave one out [E-SETTING-CONFLICT]")
+    if args.cuda_devices and (args.device == "cpu" or not args.with_cuda):
+        raise UsageError("--cuda_devices has no effect without CUDA; leave it out [E-SETTING-CONFLICT]")
+    return check_device(args.device, args.with_cuda)
+
+
+def make_loaders(
+    args: argparse.Namespace, dataset: BERTDataset, test_dataset: BERTDataset | None, with_cuda: bool
+) -> tuple[BatchLoader, BatchLoader | None]:
+    """The batches to train on, and those to evaluate on."""
+    from .dataset.loader import BatchLoader
+
+    n_workers = args.num_workers
+    if n_workers is None:
+        n_workers = min(5, max(0, (os.cpu_count() or 1) - 1)) if with_cuda else 0
+    shape = {name: getattr(args, name) for name in _BATCH_SETTINGS}
+    train_data = BatchLoader(dataset, args.batch_size, n_workers, shuffle=True, pin_memory=with_cuda, **shape)
+    if test_dataset is None:
+        return train_data, None
+    return train_data, BatchLoader(test_dataset, args.batch_size, n_workers, pin_memory=with_cuda, **shape)
+
+
+def plan_steps(args: argparse.Namespace, train_data: BatchLoader) -> tuple[int, int]:
+    """Steps of the whole run, and how many passes it touches; where tokens make up batches, passes differ in steps."""
+    n_epochs = n_steps = 0
+    while n_steps < args.max_steps if args.max_steps else n_epochs < args.epochs:
+        n_steps += -(-train_data.count_batches(n_epochs) // args.gradient_accumulation_steps)
+        n_epochs += 1
+    if args.stop_after_epochs is not None and args.stop_after_epochs > n_epochs:
+        message = f"--stop_after_epochs {args.stop_after_epochs} has no effect, the plan has {n_epochs} epochs; leave it out"
+        raise UsageError(f"{message} [E-SETTING-CONFLICT]")
+    return args.max_steps or n_steps, n_epochs
+
+
+def make_bert(args: argparse.Namespace, vocab: Vocab) -> BERT:
+    """The encoder, with new weights."""
+    from .model import BERT
+
+    return BERT(
+        len(vocab),
+        hidden=args.hidden,
+        n_layers=args.layers,
+        attn_heads=args.attn_heads,
+        dropout=args.dropout,
+        max_len=max(512, args.seq_len),
+        architecture=args.architecture,
+    )
+
+
+def make_trainer(
+    args: argparse.Namespace,
+    vocab: Vocab,
+    train_data: Iterable[Mapping[str, Tensor]],
+    test_data: Iterable[Mapping[str, Tensor]] | None,
+    with_cuda: bool,
+    max_steps: int,
+    dataset: BERTDataset | None = None,
+) -> BERTTrainer:
+    """A trainer around a new model; what it trains on comes from `dataset`, where it is to know that."""
+    from .trainer import BERTTrainer
+
+    facts = {} if dataset is None else {"pairs": len(dataset)}
+    return BERTTrainer(
+        make_bert(args, vocab),
+        len(vocab),
+        train_data,
+        test_data,
+        lr=args.lr,
+        betas=(args.adam_beta1, args.adam_beta2),
+        weight_decay=args.adam_weight_decay,
+        warmup_steps=max_steps // 10 if args.warmup_steps is None else args.warmup_steps,
+        with_cuda=with_cuda,
+        cuda_devices=args.cuda_devices,
+        log_freq=args.log_freq,
+        max_steps=max_steps,
+        max_grad_norm=args.max_grad_norm or None,
+        word_counts=None if dataset is None else dataset.word_counts,
+        gradient_checkpointing=args.gradient_checkpointing,
+        **{name: getattr(args, name) for name in _STEP_SETTINGS},
+        settings={
+            **{name: getattr(args, name) for name in _KEPT_SETTINGS},
+            **facts,
+            "vocab_sha256": vocab.fingerprint,
+        },
+    )
+
+
+def peak_memory_bytes(trainer: BERTTrainer) -> int | None:
+    """Most memory held so far: of the GPU where one trains, else of this process; None where the system does not tell."""
+    import torch
+
+    if trainer.device.type == "cuda":
+        return torch.cuda.max_memory_allocated(trainer.device)
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
