@@ -19,7 +19,10 @@ PREAMBLE = (
 )
 BARE = [sys.executable, "-I", "-S"]
 """This interpreter without any installed package: neither torch nor tqdm."""
-REQUIRED = {"make_pairs.py": ("--input", "bert-smoke/corpus.txt", "--output", "bert-smoke/pairs")}
+REQUIRED = {
+    "make_pairs.py": ("--input", "bert-smoke/corpus.txt", "--output", "bert-smoke/pairs"),
+    "plan_run.py": ("-c", "bert-smoke/corpus.txt", "-v", "bert-smoke/vocab.json"),
+}
 """Flags that a script does not go without."""
 
 

@@ -51,6 +51,7 @@ OUT_OF_RANGE = [
     ("--device", "tpu", "CUDA"),
     ("--architecture", "gpt"),
     ("--stop_after_epochs", "0"),
+    ("--gradient_accumulation_steps", "0", "x"),
 ]
 
 

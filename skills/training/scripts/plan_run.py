@@ -43,16 +43,30 @@ PAYS = 0.95
 
 
 class PlanParser(Parser):
-    """Own flags, and all of `bert` besides."""
+    """Own flags, which the help shows, and all of `bert` besides."""
 
     def parse(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
-        """Parse both kinds: what is no flag of ours is one of `bert`, or wrong. `words` is the command line itself."""
+        """Parse a command line; `words` of the result is the line itself."""
         words = list(sys.argv[1:] if argv is None else argv)
-        own, rest = self.parse_known_args(words)
+        if {"-h", "--help"} & set(words):
+            self.print_help()
+            self.exit(0)
         planner = bert_parser()
         planner.prog = self.prog
         planner.flags["--output_path"].required = False
-        return argparse.Namespace(**vars(planner.parse(rest)), **vars(own), words=words)
+        add_flags(planner)
+        return argparse.Namespace(**vars(planner.parse(words)), words=words)
+
+
+def add_flags(parser: Parser) -> None:
+    """The flags that are not of `bert`."""
+    add = parser.add_argument
+    add("--token_budget", type=at_least(1), metavar="N", help="also plan for N real tokens in all")
+    add("--memory_limit", type=between(0, float("inf"), above=True), metavar="GIB", help="memory to plan for (what is free)")
+    add("--measure_steps", type=at_least(1), default=8, metavar="N", help="steps that are timed (8)")
+    add("--compare", action="store_true", help="also time --bf16, --torch_compile and one thread: minutes")
+    add("--json", action="store_true", help="print the closing JSON line only")
+    add("--rows", type=at_least(1), help=argparse.SUPPRESS)
 
 
 class Memory(NamedTuple):
@@ -218,8 +232,7 @@ def plan(
     n_rows = args.tokens_per_batch // args.seq_len if args.tokens_per_batch else args.batch_size
     memory = measure_memory(args, n_parameters, n_rows, free_bytes(args, trainer.device))
     fits = memory.free is None or memory.fixed + memory.per_row * n_rows <= SHARE_TO_USE * memory.free
-    padding = sum(int((batch["bert_input"] == 0).sum()) for batch in batches)
-    padding /= sum(batch["bert_input"].numel() for batch in batches)
+    padding = sum(float((batch["bert_input"] == 0).float().mean()) for batch in batches) / len(batches)
     advice, ratios, timed = advise(args, memory, n_parameters, n_rows, padding), {}, None
     if fits:
         timed = time_steps(trainer, batches, args.gradient_accumulation_steps)
@@ -278,17 +291,8 @@ def facts(report: dict[str, object]) -> list[str]:
 
 def main() -> int:
     """Parse the flags and plan."""
-    usage = "plan_run.py -c FILE -v FILE [other flags of bert] [flags below]"
-    # No -h and no abbreviations: -hs is a flag of bert.
-    parser = PlanParser(description=__doc__, usage=usage, add_help=False, allow_abbrev=False)
-    add = parser.add_argument
-    add("--help", action="help", help="show this and exit")
-    add("--token_budget", type=at_least(1), metavar="N", help="also plan for N real tokens in all")
-    add("--memory_limit", type=between(0, float("inf"), above=True), metavar="GIB", help="memory to plan for (what is free)")
-    add("--measure_steps", type=at_least(1), default=8, metavar="N", help="steps that are timed (8)")
-    add("--compare", action="store_true", help="also time --bf16, --torch_compile and one thread: minutes")
-    add("--json", action="store_true", help="print the closing JSON line only")
-    add("--rows", type=at_least(1), help=argparse.SUPPRESS)
+    parser = PlanParser(description=__doc__, usage="%(prog)s -c FILE -v FILE [other flags of bert] [flags below]")
+    add_flags(parser)
     return run(parser, work)
 
 

@@ -1,0 +1,100 @@
+"""The masked-word loss in chunks: equal to torch's own, gradients too, whatever the chunk."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from bert_pytorch.model import cross_entropy
+from bert_pytorch.model.cross_entropy import linear_cross_entropy
+
+M, WIDTH, WORDS = 13, 5, 23
+
+
+def inputs(dtype=torch.float64, n_targets=M, seed=3):
+    draws = torch.Generator().manual_seed(seed)
+    x, weight, bias = (
+        torch.randn(*shape, generator=draws, dtype=dtype) for shape in ((n_targets, WIDTH), (WORDS, WIDTH), (WORDS,))
+    )
+    targets = torch.randint(0, WORDS, (n_targets,), generator=draws)
+    return [each.requires_grad_() for each in (x, weight, bias)], targets
+
+
+def plain(parts, targets):
+    scores = F.linear(*parts)
+    return F.cross_entropy(scores, targets, reduction="sum"), (scores.argmax(-1) == targets).sum()
+
+
+@pytest.mark.parametrize("scores_per_chunk", [1, WORDS, 4 * WORDS + 1, 1 << 24])
+def test_loss_hits_and_gradients_are_those_of_torch(monkeypatch, scores_per_chunk):
+    monkeypatch.setitem(cross_entropy._SCORES_PER_CHUNK, "cpu", scores_per_chunk)
+    results = []
+    for function in (lambda parts, targets: linear_cross_entropy(*parts, targets), plain):
+        parts, targets = inputs()
+        loss, hits = function(parts, targets)
+        (loss * 0.7).backward()
+        results.append((loss.detach(), hits, *(part.grad for part in parts)))
+    assert results[0][1] > 0
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_pass_gradcheck():
+    parts, targets = inputs()
+    assert torch.autograd.gradcheck(lambda *parts: linear_cross_entropy(*parts, targets)[0], parts)
+
+
+def test_scores_far_apart_stay_exact():
+    (x, weight, bias), targets = inputs(torch.float32)
+    with torch.no_grad():
+        x.mul_(1000)
+    loss, _ = linear_cross_entropy(x, weight, bias, targets)
+    expected = plain([x.double(), weight.double(), bias.double()], targets)[0].detach()
+    loss = loss.detach()
+    assert float(loss) > 1e4
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-6, atol=0)
+
+
+def test_no_target_is_a_sum_of_nothing():
+    parts, targets = inputs(n_targets=0)
+    loss, hits = linear_cross_entropy(*parts, targets)
+    loss.backward()
+    assert (float(loss.detach()), int(hits)) == (0.0, 0)
+    assert not parts[1].grad.any()
+
+
+def test_nothing_is_kept_for_gradients_that_nobody_wants():
+    (x, weight, bias), targets = inputs()
+    with torch.no_grad():
+        assert linear_cross_entropy(x, weight, bias, targets)[0].grad_fn is None
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_under_autocast_products_are_rounded_and_sums_are_not(dtype):
+    parts, targets = inputs(torch.float32)
+    with torch.autocast("cpu", dtype):
+        loss, _ = linear_cross_entropy(*parts, targets)
+    loss.backward()
+    expected, _ = plain(*inputs(torch.float32))
+    assert loss.dtype == torch.float32
+    assert {part.grad.dtype for part in parts} == {torch.float32}
+    assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=0.01)
+    assert float(loss.detach()) != float(expected.detach())
+
+
+def test_memory_does_not_grow_with_the_number_of_targets(monkeypatch):
+    """The largest tensor made is a chunk's scores, or the gradient of the weight."""
+    monkeypatch.setitem(cross_entropy._SCORES_PER_CHUNK, "cpu", 7 * WORDS)
+    sizes = []
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            result = function(*args, **(kwargs or {}))
+            sizes.extend(
+                each.numel() for each in (result if isinstance(result, tuple) else (result,)) if isinstance(each, torch.Tensor)
+            )
+            return result
+
+    (x, weight, bias), targets = inputs(n_targets=31)
+    with Watch():
+        linear_cross_entropy(x, weight, bias, targets)[0].backward()
+    assert max(sizes) == 7 * WORDS
