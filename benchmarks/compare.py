@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
-"""Real tokens a second in training, and peak memory, beside bert-pytorch 0.0.1a4 and the Transformers Trainer.
+"""Training beside bert-pytorch 0.0.1a4 and the Transformers Trainer: real tokens a second, memory, and loss in equal minutes.
 
-Every side trains a BERT of the same size on masked words and next sentence over the same pairs, through its own trainer,
-on the first GPU or else the CPU. Sides run in turn, round by round, each in a process of its own; the figures are medians, and
-only the ratios count. `trainer` is the Transformers Trainer as it comes, `trainer-best` has rows grouped by length, sdpa and
-fused AdamW. Padding is no real token. The last line is JSON.
+Every side trains a model of the same width and depth over the same pairs, through its own trainer, on the first GPU or else
+the CPU: a BERT on masked words and next sentence, but `ours-recipe`, which is what the shipped recipe says. Sides run in turn,
+round by round, each in a process of its own; the figures are medians, and only the ratios count. `trainer` is the Transformers
+Trainer as it comes, `trainer-best` has rows grouped by length, sdpa and fused AdamW. Padding is no real token.
 
     python benchmarks/compare.py --corpus PAIRS --ancestor FOLDER [--size small|medium|base] [--rounds 5]
+
+With `--minutes 5 15 --valid PAIRS` the sides learn instead, each so long and from each of the seeds, and predict the same
+hidden words of the held-out pairs (`learning.py` says how). `--output PREFIX` writes PREFIX.json, a table PREFIX.md and, where
+matplotlib is installed, a picture PREFIX.png. The last line is JSON.
 
 FOLDER holds the package `bert_pytorch` 0.0.1a4 (`pip install --no-deps --target FOLDER bert-pytorch==0.0.1a4`); `transformers`
 and `accelerate` are taken from this environment. A side that is missing is left out, and said.
@@ -38,10 +42,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import TrainerControl
+    from transformers import BertConfig, DataCollatorForLanguageModeling, TrainerControl
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
-SIDES = ("ours", "bert-pytorch", "trainer", "trainer-best")
+RECIPE = Path(__file__).resolve().parents[1] / "skills" / "training" / "assets" / "recipe.yaml"
+SIDES = ("ours", "ours-recipe", "bert-pytorch", "trainer", "trainer-best")
 WARM_UP_STEPS = 3
 LEAST_STEPS = 4
 
@@ -114,19 +119,22 @@ def vocabulary(folder: Path) -> list[str]:
     return (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def train_ours(folder: Path, size: Size, seconds: float) -> Watch:
-    """As `bert --group_by_length` does it."""
+def train_ours(folder: Path, size: Size, seconds: float, recipe: str) -> Watch:
+    """As `bert --group_by_length` does it, or as it does with the recipe."""
     sys.path.insert(0, str(SOURCE))
-    from bert_pytorch import BERT, BERTDataset, BERTTrainer, WordVocab
-    from bert_pytorch.dataset.cache import EncodingSettings, open_cached
-    from bert_pytorch.dataset.loader import BatchLoader
+    from bert_pytorch.assembly import make_loaders, make_trainer
+    from bert_pytorch.cli import bert_parser
+    from bert_pytorch.dataset.vocab import Vocab
+    from bert_pytorch.inputs import open_datasets
 
-    vocab = WordVocab.load_vocab(folder / "vocab.txt")
-    encoded = open_cached(folder / "corpus.txt", vocab, folder, EncodingSettings())
-    data = BERTDataset(encoded.path, vocab, size.seq_len)
-    watch = Watch(BatchLoader(data, size.batch_size, shuffle=True, group_by_length=True), seconds)
-    bert = BERT(size.words, size.hidden, size.layers, size.heads)
-    BERTTrainer(bert, size.words, watch, warmup_steps=100, log_freq=1000, word_counts=data.word_counts).train(0)
+    words = f"-c {folder}/corpus.txt -v {folder}/vocab.txt -o {folder}/ours.model --log_freq 1000000"
+    sizes = f"-hs {size.hidden} -l {size.layers} -a {size.heads} -s {size.seq_len} -b {size.batch_size}"
+    way = f"--config {recipe}" if recipe else "--group_by_length"
+    args = bert_parser().parse(f"{words} {sizes} {way}".split())
+    vocab = Vocab.load_vocab(args.vocab_path)
+    dataset, _ = open_datasets(args, vocab)
+    watch = Watch(make_loaders(args, dataset, None, args.device != "cpu")[0], seconds)
+    make_trainer(args, vocab, watch, None, True, 1 << 20, dataset).train(0)
     return watch
 
 
@@ -148,40 +156,53 @@ def train_ancestor(folder: Path, size: Size, seconds: float) -> Watch:
     return watch
 
 
-def rows_of(folder: Path, seq_len: int) -> list[dict[str, Any]]:
-    """The pairs as ids, with next-sentence partners drawn, as an example of the Trainer would prepare them."""
+def rows_of(folder: Path, seq_len: int, *, all_are_next: bool = False) -> list[dict[str, Any]]:
+    """The pairs as ids, with next-sentence partners drawn or all true, as an example of the Trainer would prepare them."""
     stoi = {word: index for index, word in enumerate(vocabulary(folder))}
     pairs = [line.split("\t") for line in (folder / "corpus.txt").read_text(encoding="utf-8").splitlines()]
     draws, rows = random.Random(0), []
     for first, second in pairs:
-        is_next = draws.random() < 0.5
+        is_next = all_are_next or draws.random() < 0.5
         other = second if is_next else draws.choice(pairs)[1]
         ids = [[stoi.get(word, 1) for word in text.split()] for text in (first, other)]
         while len(ids[0]) + len(ids[1]) > seq_len - 3:
             max(ids, key=len).pop()
         tokens, types = [3, *ids[0], 2, *ids[1], 2], [0] * (len(ids[0]) + 2) + [1] * (len(ids[1]) + 1)
-        rows.append({"input_ids": tokens, "token_type_ids": types, "next_sentence_label": int(not is_next)})
+        row = {"input_ids": tokens, "token_type_ids": types}
+        rows.append(row if all_are_next else {**row, "next_sentence_label": int(not is_next)})
     return rows
 
 
-def train_transformers(folder: Path, size: Size, seconds: float, best: bool) -> Watch:
-    """The Trainer with BertForPreTraining; without `best` in the settings it comes with."""
+def transformers_collator(folder: Path) -> DataCollatorForLanguageModeling:
+    """What pads and masks for the Trainer."""
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import (
-        BertConfig,
-        BertForPreTraining,
-        DataCollatorForLanguageModeling,
-        PreTrainedTokenizerFast,
-        Trainer,
-        TrainerCallback,
-        TrainingArguments,
-    )
+    from transformers import DataCollatorForLanguageModeling, PreTrainedTokenizerFast
 
     core = Tokenizer(models.WordLevel({word: index for index, word in enumerate(vocabulary(folder))}, unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     specials = {"pad_token": "<pad>", "unk_token": "<unk>", "cls_token": "<sos>", "sep_token": "<eos>", "mask_token": "<mask>"}
-    collator = DataCollatorForLanguageModeling(PreTrainedTokenizerFast(tokenizer_object=core, **specials))
-    watch, batches = Watch((), seconds), []
+    return DataCollatorForLanguageModeling(PreTrainedTokenizerFast(tokenizer_object=core, **specials))
+
+
+def transformers_config(size: Size) -> BertConfig:
+    """A BERT of this size."""
+    from transformers import BertConfig
+
+    return BertConfig(
+        vocab_size=size.words,
+        hidden_size=size.hidden,
+        num_hidden_layers=size.layers,
+        num_attention_heads=size.heads,
+        intermediate_size=4 * size.hidden,
+        pad_token_id=0,
+    )
+
+
+def train_transformers(folder: Path, size: Size, seconds: float, best: bool) -> Watch:
+    """The Trainer with BertForPreTraining; without `best` in the settings it comes with."""
+    from transformers import BertForPreTraining, Trainer, TrainerCallback, TrainingArguments
+
+    collator, watch, batches = transformers_collator(folder), Watch((), seconds), []
 
     def collate(rows: list[dict[str, Any]]) -> Mapping[str, Any]:
         batches.append(collator(rows))
@@ -194,14 +215,6 @@ def train_transformers(folder: Path, size: Size, seconds: float, best: bool) -> 
             batch = batches.pop(0)
             control.should_training_stop = watch.step_done(batch["input_ids"], batch["labels"])
 
-    config = BertConfig(
-        vocab_size=size.words,
-        hidden_size=size.hidden,
-        num_hidden_layers=size.layers,
-        num_attention_heads=size.heads,
-        intermediate_size=4 * size.hidden,
-        pad_token_id=0,
-    )
     settings = {"train_sampling_strategy": "group_by_length", "optim": "adamw_torch_fused"} if best else {}
     arguments = TrainingArguments(
         output_dir=str(folder / "trainer"),
@@ -212,17 +225,18 @@ def train_transformers(folder: Path, size: Size, seconds: float, best: bool) -> 
         disable_tqdm=True,
         **settings,
     )
-    model = BertForPreTraining._from_config(config, **({"attn_implementation": "sdpa"} if best else {}))
+    attention = {"attn_implementation": "sdpa"} if best else {}
+    model = BertForPreTraining._from_config(transformers_config(size), **attention)
     rows = rows_of(folder, size.seq_len)
     Trainer(model, arguments, collate, rows, callbacks=[Count()]).train()
     return watch
 
 
-def measure(side: str, folder: Path, size: Size, seconds: float) -> dict[str, float]:
+def measure(side: str, folder: Path, size: Size, seconds: float, recipe: str) -> dict[str, float]:
     """One side in this process."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        if side == "ours":
-            watch = train_ours(folder, size, seconds)
+        if side.startswith("ours"):
+            watch = train_ours(folder, size, seconds, recipe if side == "ours-recipe" else "")
         elif side == "bert-pytorch":
             watch = train_ancestor(folder, size, seconds)
         else:
@@ -248,19 +262,21 @@ def measure_matmul(seconds: float) -> dict[str, float]:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     n = 8192 if device == "cuda" else 1536
     left, right = torch.randn(n, n, device=device), torch.randn(n, n, device=device)
-    best, end = 0.0, time.perf_counter() + seconds
+    rates, end = [], time.perf_counter() + seconds
     while time.perf_counter() < end:
         began = time.perf_counter()
         float((left @ right)[0, 0])
-        best = max(best, 2 * n**3 / (time.perf_counter() - began))
-    return {"flops": best}
+        rates.append(2 * n**3 / (time.perf_counter() - began))
+    return {"flops": statistics.median(rates)}
 
 
 def is_there(side: str, ancestor: str | None) -> bool:
     """Whether a side can run here."""
     if side == "bert-pytorch":
         return ancestor is not None
-    return side == "ours" or all(importlib.util.find_spec(name) for name in ("transformers", "accelerate", "tokenizers"))
+    return side.startswith("ours") or all(
+        importlib.util.find_spec(name) for name in ("transformers", "accelerate", "tokenizers")
+    )
 
 
 def run_apart(arguments: list[str], ancestor: str | None) -> dict[str, float]:
@@ -274,8 +290,8 @@ def run_apart(arguments: list[str], ancestor: str | None) -> dict[str, float]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def compare(args: argparse.Namespace, folder: Path) -> dict[str, object]:
-    """All sides in turn."""
+def prepare(args: argparse.Namespace, folder: Path) -> list[str]:
+    """Write corpora and vocabulary; the sides that can run."""
     size = SIZES[args.size]
     (folder / "corpus.txt").write_bytes(Path(args.corpus).read_bytes())
     counts = Counter((folder / "corpus.txt").read_text(encoding="utf-8").split())
@@ -286,26 +302,105 @@ def compare(args: argparse.Namespace, folder: Path) -> dict[str, object]:
     sides = [side for side in args.sides if is_there(side, args.ancestor)]
     for side in [each for each in args.sides if each not in sides]:
         print(f"{side}: not there, left out", file=sys.stderr)
+    return sides
+
+
+def compare(args: argparse.Namespace, folder: Path) -> dict[str, object]:
+    """Speed and memory of all sides in turn."""
+    sides = prepare(args, folder)
     runs: dict[str, list[dict[str, float]]] = {side: [] for side in sides}
     rates = []
     for number in range(args.rounds):
         rates.append(run_apart(["--matmul", "2"], None)["flops"])
         for side in sides:
-            runs[side].append(run_apart(["--measure", side, str(folder), args.size, str(args.seconds)], args.ancestor))
+            words = ["--measure", side, str(folder), args.size, str(args.seconds), args.recipe]
+            runs[side].append(run_apart(words, args.ancestor))
         speeds = ", ".join(f"{side} {runs[side][-1]['tokens_per_second']:.0f}" for side in sides)
-        print(f"round {number}: {speeds} tokens/s; matrix product {rates[-1] / 1e9:.0f} GFLOP/s", file=sys.stderr)
+        print(f"round {number}: {speeds} tokens/s; matrix product {rates[-1] / 1e9:.0f} GFLOP/s", file=sys.stderr, flush=True)
     speed = {side: statistics.median(run["tokens_per_second"] for run in runs[side]) for side in sides}
     shares = {side: [run["flops"] / rate for run, rate in zip(runs[side], rates, strict=True)] for side in sides}
+    peers = [side for side in sides if not side.startswith("ours")]
     return {
         "ok": True,
-        "size": size._asdict(),
+        "size": SIZES[args.size]._asdict(),
         "tokens_per_second": speed,
-        "ours_over": {side: speed["ours"] / speed[side] for side in sides if side != "ours" and "ours" in speed},
+        "ratios": {side: {peer: speed[side] / speed[peer] for peer in peers} for side in sides if side not in peers},
         "machine_share": {side: statistics.median(each) for side, each in shares.items()},
         "matmul_flops": statistics.median(rates),
         "peak_memory_bytes": {side: max(run["peak_memory_bytes"] for run in runs[side]) for side in sides},
         "rounds": args.rounds,
     }
+
+
+def compare_learning(args: argparse.Namespace, folder: Path) -> dict[str, object]:
+    """Held-out loss of all sides after equal minutes, seed by seed."""
+    import learning
+
+    sides = [side for side in prepare(args, folder) if side != "ours"]
+    (folder / "valid.txt").write_bytes(Path(args.valid).read_bytes())
+    learning.write_held_out(folder, SIZES[args.size])
+    runs: dict[str, dict[str, list[Any]]] = {}
+    for minutes in args.minutes:
+        for seed in args.seeds:
+            for side in sides:
+                words = ["--learn", side, str(folder), args.size, str(60 * minutes), str(seed), args.recipe]
+                done = run_apart(words, args.ancestor)
+                runs.setdefault(f"{minutes:g}", {}).setdefault(side, []).append(done)
+                print(
+                    f"{minutes:g} min, seed {seed}, {side}: {done['loss']:.3f} nats, {done['steps']} steps",
+                    file=sys.stderr,
+                    flush=True,
+                )
+    means = {
+        minutes: {side: statistics.mean(run["loss"] for run in each) for side, each in by.items()}
+        for minutes, by in runs.items()
+    }
+    return {"ok": True, "size": SIZES[args.size]._asdict(), "held_out_loss": means, "runs": runs, "seeds": args.seeds}
+
+
+def table_of(report: dict[str, Any]) -> str:
+    """The report as a Markdown table."""
+    if "held_out_loss" in report:
+        sides = sorted({side for by in report["held_out_loss"].values() for side in by})
+        head = ["minutes", *sides]
+        rows = []
+        for minutes, by in report["runs"].items():
+            losses = {side: [run["loss"] for run in runs] for side, runs in by.items()}
+            cells = [f"{statistics.mean(each):.3f} ({min(each):.3f} to {max(each):.3f})" for each in losses.values()]
+            rows.append([minutes, *(dict(zip(losses, cells, strict=True)).get(side, "") for side in sides)])
+    else:
+        head = ["side", "tokens/s", "share of the matrix product", "peak memory, GB"]
+        parts = report["tokens_per_second"], report["machine_share"], report["peak_memory_bytes"]
+        rows = [[side, f"{parts[0][side]:.0f}", f"{parts[1][side]:.0%}", f"{parts[2][side] / 1e9:.2f}"] for side in parts[0]]
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def draw(report: dict[str, Any], path: str) -> None:
+    """The report as a picture, where matplotlib is there."""
+    if importlib.util.find_spec("matplotlib") is None:
+        print("matplotlib: not there, no picture", file=sys.stderr)
+        return
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4))
+    if "held_out_loss" in report:
+        longest = max(report["runs"], key=float)
+        for side, runs in report["runs"][longest].items():
+            for number, run in enumerate(runs):
+                seconds, losses = zip(*run["curve"], strict=True)
+                color = f"C{list(report['runs'][longest]).index(side)}"
+                axes.plot([each / 60 for each in seconds], losses, color=color, label=None if number else side)
+        axes.set(xlabel="minutes", ylabel="held-out masked words, nats")
+        axes.legend()
+    else:
+        axes.barh(list(report["tokens_per_second"]), list(report["tokens_per_second"].values()))
+        axes.set(xlabel="real tokens a second")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
 
 
 def main() -> int:
@@ -314,8 +409,16 @@ def main() -> int:
         print(json.dumps(measure_matmul(float(sys.argv[2]))))
         return 0
     if sys.argv[1:2] == ["--measure"]:
-        side, folder, size, seconds = sys.argv[2:]
-        print(json.dumps(measure(side, Path(folder), SIZES[size], float(seconds))))
+        side, folder, size, seconds, recipe = sys.argv[2:]
+        print(json.dumps(measure(side, Path(folder), SIZES[size], float(seconds), recipe)))
+        return 0
+    if sys.argv[1:2] == ["--learn"]:
+        import learning
+
+        side, folder, size, seconds, seed, recipe = sys.argv[2:]
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            done = learning.learn(side, Path(folder), SIZES[size], float(seconds), int(seed), recipe)
+        print(json.dumps(done))
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
@@ -323,11 +426,23 @@ def main() -> int:
     add("--ancestor", metavar="FOLDER", help="where bert-pytorch 0.0.1a4 is unpacked")
     add("--size", choices=SIZES, default="small", help="hidden 256 x 8 or x 4 layers, or BERT-base (small)")
     add("--sides", nargs="+", choices=SIDES, default=SIDES, metavar="SIDE", help="which, of " + ", ".join(SIDES))
+    add("--recipe", default=str(RECIPE), metavar="FILE", help="of ours-recipe (the shipped one)")
     add("--rounds", type=int, default=5, help="rounds (5)")
     add("--seconds", type=float, default=20, help="seconds a measurement (20)")
+    add("--minutes", type=float, nargs="+", metavar="N", help="learn so long each, instead of measuring speed")
+    add("--valid", metavar="FILE", help="pairs held out, for --minutes")
+    add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="runs a side, for --minutes (0 1 2)")
+    add("--output", metavar="PREFIX", help="write PREFIX.json, PREFIX.md, PREFIX.png")
     args = parser.parse_args()
+    if args.minutes and not args.valid:
+        parser.error("--minutes needs --valid")
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(compare(args, Path(folder))))
+        report = compare_learning(args, Path(folder)) if args.minutes else compare(args, Path(folder))
+    if args.output:
+        Path(f"{args.output}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        Path(f"{args.output}.md").write_text(table_of(report), encoding="utf-8")
+        draw(report, f"{args.output}.png")
+    print(json.dumps({name: value for name, value in report.items() if name != "runs"}))
     return 0
 
 

@@ -194,7 +194,7 @@ def main() -> int:
     add("--corpus", default=DEFAULT_CORPUS, metavar="FILE", help=f"pairs, two texts and a tab a line ({DEFAULT_CORPUS})")
     add("--workdir", default="bert-smoke", metavar="DIR", help="vocabulary, split and checkpoints go here (bert-smoke)")
     add("--device", choices=("cpu", "cuda", "auto"), default="auto", help="cuda: fail without one (auto)")
-    add("--epochs", type=at_least(2), default=20, metavar="N", help="passes over the training pairs (20)")
+    add("--epochs", type=at_least(2), default=26, metavar="N", help="passes over the training pairs (26)")
     add("--seed", type=at_least(0), default=0, metavar="N", help="same seed, same run (0)")
     add("--hidden", type=positive, default=64, metavar="N", help="hidden size (64)")
     add("--layers", type=positive, default=2, metavar="N", help="transformer layers (2)")
