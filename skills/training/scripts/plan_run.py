@@ -38,8 +38,9 @@ SHARE_TO_USE = 0.9
 GIB = 1 << 30
 BYTES_PER_PARAMETER = 16
 """Weight, gradient and two moments of AdamW, four bytes each."""
+WAYS = {"bf16": {"bf16": True, "fp16": False}, "torch_compile": {"torch_compile": True}}
 PAYS = 0.95
-"""A way of computing pays when a step takes at most this share of its time."""
+"""One of them pays when a step takes at most this share of its time."""
 
 
 class PlanParser(Parser):
@@ -158,7 +159,7 @@ def compare_ways(
     import torch
 
     n_threads, ratios, advice = torch.get_num_threads(), {}, []
-    ways = {"bf16": {"bf16": True, "fp16": False}, "torch_compile": {"torch_compile": True}}
+    ways: dict[str, dict[str, bool]] = dict(WAYS)
     if not torch.cuda.is_available() and n_threads > 1:
         ways["OMP_NUM_THREADS=1"] = {}
     for name, change in ways.items():
@@ -173,10 +174,8 @@ def compare_ways(
         ratios[name] = other["step"] / plain["step"]
         repaid = (other["first"] - plain["first"]) / max(1e-9, plain["step"] - other["step"])
         flag = name if "=" in name else f"--{name}"
-        if ratios[name] <= PAYS and repaid < n_planned:
-            advice.append(f"{flag}: a step takes {ratios[name]:.0%} of the time")
-        else:
-            advice.append(f"{flag} does not pay here: {ratios[name]:.0%} of the time")
+        pays = ratios[name] <= PAYS and repaid < n_planned
+        advice.append(f"{flag} {'pays' if pays else 'does not pay'}: a step takes {ratios[name]:.0%} of the time")
     return ratios, advice
 
 
@@ -289,11 +288,11 @@ def facts(report: dict[str, object]) -> list[str]:
     return lines
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Parse the flags and plan."""
     parser = PlanParser(description=__doc__, usage="%(prog)s -c FILE -v FILE [other flags of bert] [flags below]")
     add_flags(parser)
-    return run(parser, work)
+    return run(parser, work, argv)
 
 
 if __name__ == "__main__":
