@@ -16,8 +16,11 @@ from bert_pytorch.dataset.loader import BatchLoader
 from bert_pytorch.trainer.criterion import PretrainingCriterion
 from bert_pytorch.trainer.objective import SUMS
 
-# Torch's compiler looks at `.grad` of what is no leaf, and warns itself of it.
-pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+# Torch's compiler looks at `.grad` of what is no leaf, makes objects of functions, and warns itself of both.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
+    pytest.mark.filterwarnings("ignore:.*should not be instantiated"),
+]
 
 N_STEPS = 5
 BATCH = 13

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .dropout import dropout
+from .rotation import rotate
 
 
 class MultiHeadedAttention(nn.Module):
@@ -53,10 +54,11 @@ class MultiHeadedAttention(nn.Module):
             `[B, L, D]`, or `[P, D]` at `places`.
         """
         n_sequences, n_tokens, hidden = x.shape
-        # Parted along a middle axis, the three gradients come together in one copy.
-        q_BLNH, k_BLNH, v_BLNH = self.qkv_linear(x).view(n_sequences, n_tokens, 3, self.h, self.d_k).unbind(2)
+        qkv_BL3NH = self.qkv_linear(x).view(n_sequences, n_tokens, 3, self.h, self.d_k)
         if rotation is not None:
-            q_BLNH, k_BLNH = rotate(q_BLNH, rotation), rotate(k_BLNH, rotation)
+            qkv_BL3NH = rotate(qkv_BL3NH, *rotation)
+        # Parted along a middle axis, the three gradients come together in one copy.
+        q_BLNH, k_BLNH, v_BLNH = qkv_BL3NH.unbind(2)
         q_BNLH, k_BNLH, v_BNLH = (each.transpose(1, 2) for each in (q_BLNH, k_BLNH, v_BLNH))
         p = self.dropout if self.training else 0.0
         # On a CPU, dropout turns the fused kernel off, and its 16-bit gradients take twenty times as long as those here.
@@ -86,26 +88,3 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float) -> Te
     if mask is not None:
         scores_BNLL = scores_BNLL.masked_fill(~mask, torch.finfo(scores_BNLL.dtype).min)
     return dropout(scores_BNLL.softmax(-1), p) @ v
-
-
-def rotation_of(positions: Tensor, n_features: int, base: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of the angles by which a position turns queries and keys, `[L, 1, H / 2]` or `[B, L, 1, H / 2]`.
-
-    Source: Su et al. 2021 (arXiv 2104.09864), section 3.2; features j and j + H / 2 are a pair, as in GPT-NeoX.
-
-    Args:
-        positions: `[L]` or `[B, L]`.
-        n_features: H, even.
-        base: The longest wave takes `2 pi base` positions, about.
-        dtype: Of the result.
-    """
-    frequency_h = base ** -(torch.arange(0, n_features, 2, dtype=torch.float32, device=positions.device) / n_features)
-    angle = (positions[..., None].float() * frequency_h)[..., None, :]
-    return angle.cos().to(dtype), angle.sin().to(dtype)
-
-
-def rotate(x: Tensor, rotation: tuple[Tensor, Tensor]) -> Tensor:
-    """Turn queries or keys `[B, L, N, H]` by the angles of `rotation_of`."""
-    cos, sin = rotation
-    left, right = x.chunk(2, -1)
-    return torch.cat((left * cos - right * sin, right * cos + left * sin), -1)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..errors import InputError
-from .attention import rotation_of
 from .embedding import BERTEmbedding, WordEmbedding
+from .rotation import rotation_of
 from .transformer import PreNormBlock, TransformerBlock, init_weights
 
 ARCHITECTURES = ("bert", "modernbert")
