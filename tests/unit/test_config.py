@@ -1,9 +1,14 @@
 """YAML files that stand for flags of `bert`."""
 
+import json
+
 import pytest
+import torch
 
 from bert_pytorch import parse_args
-from bert_pytorch.cli import bert_parser
+from bert_pytorch.cli import bert_parser, train
+
+from .examples import ROOT, make_vocab, story_pairs, write_pairs
 
 REQUIRED = ["-c", "corpus.txt", "-v", "vocab.json", "-o", "out/bert.model"]
 SECOND = """
@@ -86,3 +91,16 @@ def test_every_flag_can_stand_in_a_file(config):
     args = parse_args(["--config", config("".join(f"{name}: {value}\n" for name, value in values.items()))])
     assert args.layers == 1
     assert args.span_masking is True
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("skills/*/assets/*.yaml")), ids=lambda path: path.name)
+def test_every_shipped_file_is_read_and_trains(path, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_pairs("corpus.txt", story_pairs())
+    make_vocab(story_pairs()).save_vocab("vocab.json")
+    sizes = "-c corpus.txt -v vocab.json -o out/m -hs 8 -l 1 -a 2 -s 13 -e 1 --device cpu".split()
+    assert train(["--config", str(path), *sizes]) == 0
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert report["steps"] == 1
+    args = parse_args(["--config", str(path), *sizes])
+    assert torch.load("out/m.ep0")["model_config"]["architecture"] == args.architecture == "modernbert"
