@@ -42,7 +42,7 @@ class PretrainingObjective(nn.Module):
             bert_input: Token ids `[B, L]`.
             segment_label: Segments `[B, L]`.
             bert_label: Target ids `[B, L]`, 0 where there is no target.
-            is_next: Answers `[E]`; None: masked words alone.
+            is_next: Answers `[E]`, or by row `[B, ...]`, filled up with -1; None: masked words alone.
             example: As in `BERT.forward`.
             places: What `places_of` gives for the batch; None: computed here, for which a GPU waits.
             has_padding: As in `BERT.forward`.
@@ -51,6 +51,8 @@ class PretrainingObjective(nn.Module):
             `[1, S]`, the columns named by `SUMS`.
         """
         model = self.language_model
+        if is_next is not None and is_next.dim() > 1:
+            is_next = is_next[is_next >= 0]
         first_E, target_M = places_of(bert_input, bert_label, example) if places is None else places
         n_first = 0 if is_next is None else len(first_E)
         wanted = target_M if is_next is None else torch.cat((first_E, target_M))
@@ -81,7 +83,18 @@ class ParallelObjective(nn.DataParallel):
         has_padding: bool | None = None,
     ) -> Tensor:
         """As `PretrainingObjective.forward`; numbers of places in the whole batch mean nothing in a part, and are left out."""
+        if is_next is not None and example is not None:
+            is_next = answers_by_row(is_next, bert_input, example)
         return super().forward(bert_input, segment_label, bert_label, is_next, example)
+
+
+def answers_by_row(is_next: Tensor, bert_input: Tensor, example: Tensor) -> Tensor:
+    """The answers `[E]` of packed rows as `[B, most]`, filled up with -1, so that rows can be parted with their answers."""
+    n_examples_B = (starts_of(example) & (bert_input != 0)).sum(1)
+    is_there = torch.arange(int(n_examples_B.max()), device=is_next.device) < n_examples_B[:, None]
+    rows = is_next.new_full(is_there.shape, -1)
+    rows[is_there] = is_next
+    return rows
 
 
 def places_of(bert_input: Tensor, bert_label: Tensor, example: Tensor | None) -> tuple[Tensor, Tensor]:
