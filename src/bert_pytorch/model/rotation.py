@@ -46,13 +46,13 @@ class _Rotation(Function):
     @staticmethod
     def forward(ctx: FunctionCtx, qkv: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """See `rotate`."""
-        ctx.save_for_backward(cos, sin)
+        ctx.save_for_backward(torch.stack((cos, sin)))
         return _turn(qkv, cos, sin, 1.0)
 
     @staticmethod
     def backward(ctx: BackwardCFunction, *outer: Tensor) -> tuple[Tensor | None, ...]:
         """Turn back."""
-        cos, sin = ctx.saved_tensors
+        cos, sin = ctx.saved_tensors[0].unbind()
         return _turn(outer[0], cos, sin, -1.0), None, None
 
 
