@@ -167,10 +167,12 @@ def test_checkpointing_changes_no_bit_with_dropout_either(dataset, architecture)
 
 
 @pytest.mark.slow
-def test_inductor_computes_the_same(dataset):
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+def test_inductor_computes_the_same(dataset, architecture):
     options = {"group_by_length": True, "torch_compile": True}
-    losses, fast, batches = fast_curve(dataset, "bert", options)
-    expected, plain = plain_curve(dataset, "bert", batches)
+    losses, fast, batches = fast_curve(dataset, architecture, options)
+    expected, plain = plain_curve(dataset, architecture, batches)
     assert losses == pytest.approx(expected, abs=1e-9)
     for name in plain:
         torch.testing.assert_close(fast[name], plain[name], rtol=1e-6, atol=1e-9)
