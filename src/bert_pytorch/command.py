@@ -42,11 +42,20 @@ class Parser(argparse.ArgumentParser):
 
     def _with_config(self, words: list[str]) -> list[str]:
         """A command line with the flags of its configuration file before its own."""
-        first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-        first.add_argument("--config")
-        path = first.parse_known_args(words)[0].config
-        if path is None:
+        # A beginning of the flag that no other has stands for it, as for any.
+        others = [flag for flag in self.flags if flag != "--config"]
+        names = [word.partition("=") for word in words]
+        places = [
+            i
+            for i, (name, _, _) in enumerate(names)
+            if name == "--config"
+            or (name.startswith("--c") and "--config".startswith(name) and not any(flag.startswith(name) for flag in others))
+        ]
+        if not places:
             return words
+        _, equals, path = names[places[-1]]
+        if not equals:
+            path = words[places[-1] + 1] if places[-1] + 1 < len(words) else ""
         from .config import flags_of
 
         try:

@@ -49,6 +49,13 @@ def test_the_command_line_wins_wherever_the_file_is_named(config, place):
     assert (args.hidden, args.layers) == (48, 3)
 
 
+@pytest.mark.parametrize("flag", ["--config", "--conf", "--con"])
+@pytest.mark.parametrize("equals", [True, False])
+def test_the_flag_is_read_however_it_is_written(config, flag, equals):
+    path = config("hidden: 24\n")
+    assert parse_args([*REQUIRED, *([f"{flag}={path}"] if equals else [flag, path])]).hidden == 24
+
+
 def test_an_empty_file_changes_nothing(config):
     args = parse_args(["--config", config("# nothing\n"), *REQUIRED])
     assert {**vars(args), "config": None} == vars(parse_args(REQUIRED))

@@ -116,7 +116,6 @@ class BERT(nn.Module):
         x: Tensor,
         segment_info: Tensor,
         example: Tensor | None = None,
-        *,
         places: Tensor | None = None,
         has_padding: bool | None = None,
     ) -> Tensor:

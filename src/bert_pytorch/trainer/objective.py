@@ -56,7 +56,7 @@ class PretrainingObjective(nn.Module):
         first_E, target_M = places_of(bert_input, bert_label, example) if places is None else places
         n_first = 0 if is_next is None else len(first_E)
         wanted = target_M if is_next is None else torch.cat((first_E, target_M))
-        vectors = model.bert(bert_input, segment_label, example, places=wanted, has_padding=has_padding)
+        vectors = model.bert(bert_input, segment_label, example, wanted, has_padding)
         mlm_loss, mlm_correct = model.mask_lm.loss(vectors[n_first:], bert_label.flatten()[target_M])
         nsp_loss = nsp_correct = mlm_loss.new_zeros(())
         if is_next is not None:
