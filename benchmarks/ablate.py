@@ -25,11 +25,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-SOURCE = Path(__file__).resolve().parents[1] / "src"
+from compare import SOURCE, write_vocabulary
+
 sys.path.insert(0, str(SOURCE))
 
 if TYPE_CHECKING:
@@ -162,9 +162,7 @@ def compare(args: argparse.Namespace, folder: Path) -> dict[str, object]:
     """All recipes, seed by seed."""
     for name in ("train", "valid"):
         (folder / f"{name}.txt").write_bytes(Path(getattr(args, name)).read_bytes())
-    counts = Counter((folder / "train.txt").read_text(encoding="utf-8").split())
-    words = ["<pad>", "<unk>", "<eos>", "<sos>", "<mask>", *(word for word, _ in counts.most_common(args.words - 5))]
-    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    write_vocabulary(folder / "train.txt", folder / "vocab.txt", args.words)
     runs: dict[str, list[dict[str, float]]] = {text: [] for text in args.recipes}
     for seed in args.seeds:
         for text, done in runs.items():

@@ -298,15 +298,19 @@ def run_apart(arguments: list[str], ancestor: str | None) -> dict[str, float]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def write_vocabulary(corpus: Path, path: Path, n_words: int) -> None:
+    """Write the commonest words of a corpus, `n_words` with the specials."""
+    counts = Counter(corpus.read_text(encoding="utf-8").split())
+    words = ["<pad>", "<unk>", "<eos>", "<sos>", "<mask>", *(word for word, _ in counts.most_common(n_words - 5))]
+    # A vocabulary larger than the text's is filled up with words that never occur: its cost is that of its size.
+    words += [f"<unused{number}>" for number in range(n_words - len(words))]
+    path.write_text("\n".join(words) + "\n", encoding="utf-8")
+
+
 def prepare(args: argparse.Namespace, folder: Path) -> list[str]:
     """Write corpora and vocabulary; the sides that can run."""
-    size = SIZES[args.size]
     (folder / "corpus.txt").write_bytes(Path(args.corpus).read_bytes())
-    counts = Counter((folder / "corpus.txt").read_text(encoding="utf-8").split())
-    words = ["<pad>", "<unk>", "<eos>", "<sos>", "<mask>", *(word for word, _ in counts.most_common(size.words - 5))]
-    # A vocabulary larger than the text's is filled up with words that never occur: its cost is that of its size.
-    words += [f"<unused{number}>" for number in range(size.words - len(words))]
-    (folder / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
+    write_vocabulary(folder / "corpus.txt", folder / "vocab.txt", SIZES[args.size].words)
     sides = [side for side in args.sides if is_there(side, args.ancestor)]
     for side in [each for each in args.sides if each not in sides]:
         print(f"{side}: not there, left out", file=sys.stderr)

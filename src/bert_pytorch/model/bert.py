@@ -89,8 +89,8 @@ class BERT(nn.Module):
             self.embedding = BERTEmbedding(vocab_size, hidden, dropout, max_len)
             blocks = [TransformerBlock(hidden, attn_heads, self.feed_forward_hidden, dropout) for _ in range(n_layers)]
         self.transformer_blocks = nn.ModuleList(blocks)
-        if architecture == "modernbert":
-            self.final_norm = nn.LayerNorm(hidden, eps=1e-5, bias=False)
+        # A post-norm block has normalised what it returns.
+        self.final_norm = nn.LayerNorm(hidden, eps=1e-5, bias=False) if architecture == "modernbert" else nn.Identity()
         self.apply(init_weights)
         if architecture == "modernbert":
             self._scale_outputs()
@@ -185,7 +185,7 @@ class BERT(nn.Module):
                 hidden_BLD = checkpoint(block, *inputs, use_reentrant=False)
             else:
                 hidden_BLD = block(*inputs)
-        return self.final_norm(hidden_BLD) if self.architecture == "modernbert" else hidden_BLD
+        return self.final_norm(hidden_BLD)
 
     @torch.no_grad()
     def _scale_outputs(self) -> None:

@@ -131,12 +131,14 @@ class MaskedLanguageModel(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `[..., D]` to log-probabilities `[..., V]`."""
-        return self.decoder(self.norm(self.activation(self.transform(x)))).log_softmax(-1)
+        return self.decoder(self._transformed(x)).log_softmax(-1)
 
     def loss(self, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Map `[M, D]` and target ids `[M]` to what `linear_cross_entropy` returns, without the probabilities of all words."""
-        x_MD = self.norm(self.activation(self.transform(x)))
-        return linear_cross_entropy(x_MD, self.decoder.weight, self.decoder.bias, targets)
+        return linear_cross_entropy(self._transformed(x), self.decoder.weight, self.decoder.bias, targets)
+
+    def _transformed(self, x: Tensor) -> Tensor:
+        return self.norm(self.activation(self.transform(x)))
 
 
 def unigram_log_probabilities(word_counts: Sequence[int]) -> Tensor:

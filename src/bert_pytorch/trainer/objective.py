@@ -58,15 +58,12 @@ class PretrainingObjective(nn.Module):
         wanted = target_M if is_next is None else torch.cat((first_E, target_M))
         vectors = model.bert(bert_input, segment_label, example, wanted, has_padding)
         mlm_loss, mlm_correct = model.mask_lm.loss(vectors[n_first:], bert_label.flatten()[target_M])
-        nsp_loss = nsp_correct = mlm_loss.new_zeros(())
+        next_sentence: tuple[Tensor | int, ...] = (0, 0, 0)
         if is_next is not None:
             answers_E2 = model.next_sentence(vectors[:n_first, None])
-            nsp_loss, nsp_correct = F.nll_loss(answers_E2, is_next, reduction="sum"), (answers_E2.argmax(-1) == is_next).sum()
-        counts = (len(target_M), n_first, len(first_E))
-        n_targets, n_answers, n_items = (mlm_loss.new_full((), count) for count in counts)
-        n_tokens = (bert_input != 0).sum()
-        parts = (mlm_loss, mlm_correct, n_targets, nsp_loss, nsp_correct, n_answers, n_items, n_tokens)
-        return torch.stack([part.to(mlm_loss.dtype) for part in parts])[None]
+            n_right = (answers_E2.argmax(-1) == is_next).sum()
+            next_sentence = (F.nll_loss(answers_E2, is_next, reduction="sum"), n_right, n_first)
+        return _row(mlm_loss, mlm_correct, len(target_M), *next_sentence, len(first_E), (bert_input != 0).sum())
 
 
 class ParallelObjective(nn.DataParallel):
@@ -113,11 +110,15 @@ def sums_by(criterion: Callable[[Tensor, Tensor], Tensor], model: nn.Module, bat
     targets_M, is_next = batch["bert_label"][batch["bert_label"] != 0], batch.get("is_next")
     n_targets, n_items = len(targets_M), len(answers_E2)
     mlm_loss = criterion(words_MV, targets_M) * n_targets
-    nsp_loss = nsp_correct = n_answers = mlm_loss.new_zeros(())
+    masked_words = (mlm_loss, (words_MV.argmax(-1) == targets_M).sum(), n_targets)
+    next_sentence: tuple[Tensor | int, ...] = (0, 0, 0)
     if is_next is not None:
-        nsp_loss, nsp_correct = criterion(answers_E2, is_next) * n_items, (answers_E2.argmax(-1) == is_next).sum()
-        n_answers = mlm_loss.new_full((), n_items)
-    counts = mlm_loss.new_full((), n_targets), mlm_loss.new_full((), n_items), (batch["bert_input"] != 0).sum()
-    mlm_correct = (words_MV.argmax(-1) == targets_M).sum()
-    parts = (mlm_loss, mlm_correct, counts[0], nsp_loss, nsp_correct, n_answers, *counts[1:])
-    return torch.stack([part.to(mlm_loss.dtype) for part in parts])[None]
+        n_right = (answers_E2.argmax(-1) == is_next).sum()
+        next_sentence = (criterion(answers_E2, is_next) * n_items, n_right, n_items)
+    return _row(*masked_words, *next_sentence, n_items, (batch["bert_input"] != 0).sum())
+
+
+def _row(mlm_loss: Tensor, *others: Tensor | int) -> Tensor:
+    """The sums of a batch `[1, S]`, in the order of `SUMS`, all of the first one's type."""
+    counted = (each.to(mlm_loss.dtype) if isinstance(each, Tensor) else mlm_loss.new_full((), each) for each in others)
+    return torch.stack([mlm_loss, *counted])[None]
