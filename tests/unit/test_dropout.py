@@ -1,11 +1,8 @@
-"""Dropout on the CPU, and attention with it, beside torch's own."""
+"""Dropout on the CPU, beside torch's own."""
 
 import pytest
 import torch
-import torch.nn.functional as F
 
-from bert_pytorch.model import attention
-from bert_pytorch.model.attention import attend
 from bert_pytorch.model.dropout import Dropout, dropout
 
 
@@ -62,23 +59,14 @@ def test_gradients_are_those_of_the_function():
     assert torch.autograd.gradcheck(fixed, torch.randn(6, 7, dtype=torch.float64, requires_grad=True))
 
 
-@pytest.mark.parametrize("has_mask", [True, False])
-def test_attention_is_torch_s_own_but_for_the_weights_dropped(monkeypatch, has_mask):
-    torch.manual_seed(2)
-    q, k, v = (torch.randn(3, 2, 9, 4, dtype=torch.float64) for _ in range(3))
-    mask = (torch.rand(3, 1, 9, 9) < 0.6) | torch.eye(9, dtype=torch.bool) if has_mask else None
-    kept = torch.rand(3, 2, 9, 9) < 0.8
-    monkeypatch.setattr(attention, "dropout", lambda x, p: x * kept / (1 - p))
-    scores = q @ k.transpose(-1, -2) / 2
-    weights = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(-1)
-    assert torch.allclose(attend(q, k, v, mask, 0.2), weights * kept / 0.8 @ v, atol=1e-12)
-    monkeypatch.setattr(attention, "dropout", lambda x, p: x)
-    assert torch.allclose(attend(q, k, v, mask, 0.2), F.scaled_dot_product_attention(q, k, v, attn_mask=mask), atol=1e-12)
+@pytest.mark.parametrize("p", [0.0, 0.4])
+def test_onto_a_residual_it_is_their_sum(p):
+    x, residual = (torch.randn(6, 7, dtype=torch.float64, requires_grad=True) for _ in range(2))
 
+    def fixed(*inputs):
+        torch.manual_seed(5)
+        return dropout(inputs[0], p, inputs[1])
 
-def test_a_query_without_a_key_spoils_nothing():
-    q, k, v = (torch.randn(1, 1, 3, 4, requires_grad=True) for _ in range(3))
-    mask = torch.tensor([[True, False, True], [False, False, False], [True, True, True]])
-    mixed = attend(q, k, v, mask, 0.1)
-    mixed.sum().backward()
-    assert all(values.isfinite().all() for values in (mixed, q.grad, k.grad, v.grad))
+    torch.manual_seed(5)
+    assert torch.allclose(dropout(x, p) + residual, fixed(x, residual), rtol=1e-15)
+    assert torch.autograd.gradcheck(fixed, (x, residual))

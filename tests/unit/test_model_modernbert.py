@@ -29,6 +29,14 @@ REST = {
 }
 
 
+def as_ours(name, value, heads):
+    """Queries' and keys' features in the order in which they are paired here: neighbours, not one of each half of a head."""
+    if not name.endswith("Wqkv.weight"):
+        return value
+    q, k, v = value.unflatten(0, (3, heads, 2, -1))
+    return torch.stack((q.transpose(1, 2), k.transpose(1, 2), v.reshape(heads, -1, 2, v.size(-1)))).reshape(value.shape)
+
+
 def pair_of_models(hidden, n_layers, heads, feed_forward):
     config = transformers.ModernBertConfig(
         vocab_size=V,
@@ -56,7 +64,7 @@ def pair_of_models(hidden, n_layers, heads, feed_forward):
     names.pop("bert.transformer_blocks.0.attention_norm.weight")
     assert set(names.values()) == set(given)
     assert {name for name in state if not name.startswith("next_sentence.")} == set(names)
-    ours.load_state_dict({**state, **{our: given[their] for our, their in names.items()}})
+    ours.load_state_dict({**state, **{our: as_ours(their, given[their], heads) for our, their in names.items()}})
     return ours, theirs
 
 
@@ -74,7 +82,8 @@ def test_outputs_and_gradients_equal_those_of_transformers(hidden, n_layers, hea
     words[is_token][:, 7].sum().backward()
     logits.log_softmax(-1)[is_token][:, 7].sum().backward()
     our_gradient = ours.bert.transformer_blocks[1].attention.qkv_linear.weight.grad
-    torch.testing.assert_close(our_gradient, theirs.model.layers[1].attn.Wqkv.weight.grad, rtol=1e-3, atol=1e-4)
+    their_gradient = as_ours("Wqkv.weight", theirs.model.layers[1].attn.Wqkv.weight.grad, heads)
+    torch.testing.assert_close(our_gradient, their_gradient, rtol=1e-3, atol=1e-4)
 
 
 def test_a_far_token_is_seen_by_each_third_layer_only():

@@ -24,7 +24,7 @@ _GLOBAL_BASE, _LOCAL_BASE = 160_000.0, 10_000.0
 """ModernBERT: each third layer looks at the whole sequence, the others 64 tokens to either side; each has its rotary base."""
 
 
-View = tuple[Tensor | None, tuple[Tensor, Tensor] | None]
+View = tuple[Tensor | None, Tensor | None]
 """What a layer's attention is given: mask and rotation."""
 
 

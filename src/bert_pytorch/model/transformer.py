@@ -42,12 +42,12 @@ class TransformerBlock(nn.Module):
         self,
         x: Tensor,
         mask: Tensor | None = None,
-        rotation: tuple[Tensor, Tensor] | None = None,
+        rotation: Tensor | None = None,
         places: Tensor | None = None,
     ) -> Tensor:
         """Map `[B, L, D]` to `[B, L, D]`, or to `[P, D]` at `places`; arguments as for `MultiHeadedAttention.forward`."""
-        x = self.attention_norm(take(x, places) + self.dropout(self.attention(x, mask, rotation, places)))
-        return self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
+        x = self.attention_norm(self.dropout(self.attention(x, mask, rotation, places), take(x, places)))
+        return self.feed_forward_norm(self.dropout(self.feed_forward(x), x))
 
 
 class PreNormBlock(nn.Module):
@@ -79,12 +79,12 @@ class PreNormBlock(nn.Module):
         self,
         x: Tensor,
         mask: Tensor | None = None,
-        rotation: tuple[Tensor, Tensor] | None = None,
+        rotation: Tensor | None = None,
         places: Tensor | None = None,
     ) -> Tensor:
         """Map as `TransformerBlock.forward`."""
-        x = take(x, places) + self.dropout(self.attention(self.attention_norm(x), mask, rotation, places))
-        return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        x = self.dropout(self.attention(self.attention_norm(x), mask, rotation, places), take(x, places))
+        return self.dropout(self.feed_forward(self.feed_forward_norm(x)), x)
 
 
 class PositionwiseFeedForward(nn.Module):
@@ -128,24 +128,25 @@ def geglu(x: Tensor) -> Tensor:
 
 
 class _GeGLU(Function):
-    """Keeps its input alone for the way back, half of what the operations of autograd keep, and copies no half."""
+    """Copies no half, and writes the gradient of each where it belongs."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, x: Tensor) -> Tensor:
         """See `geglu`."""
-        ctx.save_for_backward(x)
-        activated, gate = x.chunk(2, -1)
-        return F.gelu(activated).mul_(gate)
+        raw, gate = x.chunk(2, -1)
+        activated = F.gelu(raw)
+        ctx.save_for_backward(x, activated)
+        return activated * gate
 
     @staticmethod
     def backward(ctx: BackwardCFunction, *outer: Tensor) -> Tensor:
-        """The product rule, each half written where it belongs."""
-        (x,) = ctx.saved_tensors
-        activated, gate = x.chunk(2, -1)
+        """The product rule."""
+        x, activated = ctx.saved_tensors
+        raw, gate = x.chunk(2, -1)
         grad = torch.empty_like(x)
-        grad_activated, grad_gate = grad.chunk(2, -1)
-        torch.mul(outer[0], F.gelu(activated), out=grad_gate)
-        grad_activated.copy_(torch.ops.aten.gelu_backward(outer[0] * gate, activated))
+        grad_raw, grad_gate = grad.chunk(2, -1)
+        torch.mul(outer[0], activated, out=grad_gate)
+        torch.ops.aten.gelu_backward(outer[0] * gate, raw, grad_input=grad_raw)
         return grad
 
 
