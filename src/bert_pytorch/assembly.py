@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from .trainer import BERTTrainer
 
 _BATCH_SETTINGS = ("tokens_per_batch", "group_by_length", "packing")
-_STEP_SETTINGS = ("gradient_accumulation_steps", "bf16", "fp16", "torch_compile", "torch_compile_backend")
+_STEP_SETTINGS = (
+    *("gradient_accumulation_steps", "bf16", "fp16", "float32_matmul_precision"),
+    *("torch_compile", "torch_compile_backend"),
+)
 _KEPT_SETTINGS = (
     *("seed", "batch_size", "seq_len", "lr", "adam_weight_decay", "adam_beta1", "adam_beta2", "max_grad_norm"),
     *(*DATA_SETTINGS, *_BATCH_SETTINGS, *_STEP_SETTINGS),

@@ -73,6 +73,8 @@ def bert_parser() -> Parser:
     add("--gradient_accumulation_steps", type=positive, default=1, metavar="N", help="batches a step (1)")
     add("--bf16", action="store_true", help="multiply in bfloat16: for GPUs, and CPUs with AMX")
     add("--fp16", action="store_true", help="multiply in float16, losses scaled: for GPUs without bfloat16")
+    precision = "products of float32 in fewer bits: high on GPUs (TF32), medium on CPUs with AMX too (torch's, highest)"
+    add("--float32_matmul_precision", choices=("highest", "high", "medium"), help=precision)
     add("--gradient_checkpointing", action="store_true", help="a fraction of the memory for a third more work")
     add("--torch_compile", action="store_true", help="compile the blocks; plan_run.py tells whether it pays")
     add("--torch_compile_backend", metavar="NAME", help="torch.compile's backend (inductor)")

@@ -157,6 +157,13 @@ def test_half_precision_is_within_its_rounding(dataset, architecture, half, tole
 
 
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+def test_products_of_fewer_bits_are_within_their_rounding(dataset, architecture):
+    options = {"group_by_length": True, "float32_matmul_precision": "medium"}
+    losses, _, batches = fast_curve(dataset, architecture, options, dtype=torch.float32)
+    assert losses == pytest.approx(plain_curve(dataset, architecture, batches)[0], abs=0.02)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
 def test_checkpointing_changes_no_bit_with_dropout_either(dataset, architecture):
     curves = [
         fast_curve(dataset, architecture, {"gradient_checkpointing": is_on}, dtype=torch.float32, dropout=0.3)[:2]

@@ -124,3 +124,17 @@ def test_packed_rows_can_be_parted_with_their_answers(tmp_path, cut):
     assert batch["example"].max() > 1
     assert whole[0, SUMS.index("n_items")] == len(batch["is_next"])
     torch.testing.assert_close(torch.cat(parts).sum(0), whole[0], rtol=1e-5, atol=1e-5)
+
+
+def test_precision_of_products_holds_while_the_trainer_runs(monkeypatch):
+    seen = []
+    trainer = make_trainer(float32_matmul_precision="medium")
+    own = trainer.objective.forward
+    monkeypatch.setattr(
+        trainer.objective, "forward", lambda **batch: seen.append(torch.get_float32_matmul_precision()) or own(**batch)
+    )
+    trainer.train(0)
+    assert set(seen) == {"medium"}
+    assert torch.get_float32_matmul_precision() == "highest"
+    with pytest.raises(InputError, match="is 'low', expected one of: highest, high, medium"):
+        make_trainer(float32_matmul_precision="low")

@@ -38,7 +38,8 @@ SHARE_TO_USE = 0.9
 GIB = 1 << 30
 BYTES_PER_PARAMETER = 16
 """Weight, gradient and two moments of AdamW, four bytes each."""
-WAYS = {"bf16": {"bf16": True, "fp16": False}, "torch_compile": {"torch_compile": True}}
+MEDIUM = "float32_matmul_precision"
+WAYS = {"bf16": {"bf16": True, "fp16": False}, f"{MEDIUM} medium": {MEDIUM: "medium"}, "torch_compile": {"torch_compile": True}}
 PAYS = 0.95
 """One of them pays when a step takes at most this share of its time."""
 
@@ -65,7 +66,7 @@ def add_flags(parser: Parser) -> None:
     add("--token_budget", type=at_least(1), metavar="N", help="also plan for N real tokens in all")
     add("--memory_limit", type=between(0, float("inf"), above=True), metavar="GIB", help="memory to plan for (what is free)")
     add("--measure_steps", type=at_least(1), default=8, metavar="N", help="steps that are timed (8)")
-    add("--compare", action="store_true", help="also time --bf16, --torch_compile and one thread: minutes")
+    add("--compare", action="store_true", help="also time fewer bits, --torch_compile and one thread: minutes")
     add("--json", action="store_true", help="print the closing JSON line only")
     add("--rows", type=at_least(1), help=argparse.SUPPRESS)
 
@@ -159,7 +160,7 @@ def compare_ways(
     import torch
 
     n_threads, ratios, advice = torch.get_num_threads(), {}, []
-    ways: dict[str, dict[str, bool]] = dict(WAYS)
+    ways: dict[str, dict[str, bool | str]] = dict(WAYS)
     if not torch.cuda.is_available() and n_threads > 1:
         ways["OMP_NUM_THREADS=1"] = {}
     for name, change in ways.items():

@@ -11,9 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import BackwardCFunction, FunctionCtx
 
-from .dropout import draw_kept
+from .dropout import Context, draw_kept
 from .rotation import as_complex, conjugate, rotate
 
 _LONG = 256
@@ -99,11 +98,18 @@ def _is_plain_faster(qkv: Tensor, p: float) -> bool:
     return p > 0 or is_16_bit or qkv.size(1) < _LONG
 
 
+class _Context(Context):
+    """What attention keeps besides."""
+
+    kept: Tensor | None
+    rotation: Tensor | None
+
+
 class _Attention(Function):
     """Plain products of matrices, queries and keys turned while they are sorted by heads; keeps the attention weights."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, qkv: Tensor, mask: Tensor | None, rotation: Tensor | None, p: float) -> Tensor:
+    def forward(ctx: _Context, qkv: Tensor, mask: Tensor | None, rotation: Tensor | None, p: float) -> Tensor:
         """See `attend`."""
         n_sequences, n_tokens, _, n_heads, n_features = qkv.shape
         with torch.autocast("cpu", enabled=False):
@@ -115,13 +121,15 @@ class _Attention(Function):
             weight_SLL = scores_SLL.softmax(-1)
             kept_SLL, ctx.scale = draw_kept(weight_SLL, p) if p else (None, 1.0)
             mixed_SLH = _scaled(_kept(weight_SLL, kept_SLL), v_SLH, ctx.scale)
-        ctx.save_for_backward(by_head, weight_SLL, kept_SLL, rotation)
+        # Attributes, as the two may be None.
+        ctx.kept, ctx.rotation = kept_SLL, rotation
+        ctx.save_for_backward(by_head, weight_SLL)
         return mixed_SLH.view(n_sequences, n_heads, n_tokens, n_features).transpose(1, 2).flatten(2)
 
     @staticmethod
-    def backward(ctx: BackwardCFunction, *outer: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Context, *outer: Tensor) -> tuple[Tensor | None, ...]:
         """The product rule, backwards through what `forward` does."""
-        by_head, weight_SLL, kept_SLL, rotation = ctx.saved_tensors
+        (by_head, weight_SLL), kept_SLL, rotation = ctx.saved_tensors, ctx.kept, ctx.rotation
         q_SLH, k_SLH, v_SLH = by_head
         n_heads = len(q_SLH) // len(outer[0])
         grad_SLH = outer[0].unflatten(-1, (n_heads, -1)).transpose(1, 2).flatten(0, 1)
@@ -154,13 +162,14 @@ def _by_head(qkv: Tensor, rotation: Tensor | None) -> Tensor:
 def _by_token(qkv: Sequence[Tensor], n_heads: int, rotation: Tensor | None) -> Tensor:
     """`_by_head` the other way, for gradients `[S, L, H]` of queries, keys and values."""
     n_rows, n_tokens, n_features = qkv[0].shape
-    by_token = qkv[0].new_empty(n_rows // n_heads, n_tokens, 3, n_heads, n_features)
-    _turn([each.unflatten(0, (-1, n_heads)) for each in qkv], None if rotation is None else conjugate(rotation), by_token.permute(2, 0, 3, 1, 4))
-    return by_token
+    by_token_BL3NH = qkv[0].new_empty(n_rows // n_heads, n_tokens, 3, n_heads, n_features)
+    back = None if rotation is None else conjugate(rotation)
+    _turn([each.unflatten(0, (-1, n_heads)) for each in qkv], back, by_token_BL3NH.permute(2, 0, 3, 1, 4))
+    return by_token_BL3NH
 
 
 def _turn(qkv: Sequence[Tensor] | Tensor, rotation: Tensor | None, target: Tensor) -> None:
-    """Copy three `[B, N, L, H]` to `target` `[3, B, N, L, H]`, the first two turned by `[L, H / 2, 2]` or `[B, L, H / 2, 2]`."""
+    """Copy three `[B, N, L, H]` to `target` `[3, B, N, L, H]`, the first two turned by what `rotation_of` gives."""
     for number, each_BNLH in enumerate(qkv):
         if rotation is None or number == 2:
             target[number] = each_BNLH

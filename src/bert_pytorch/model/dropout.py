@@ -10,9 +10,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import BackwardCFunction, FunctionCtx
+from torch.autograd.function import FunctionCtx
 
 _N_VALUES = 1 << 16
+
+
+class Context(FunctionCtx):
+    """What a function with dropout keeps for its way back; torch declares it for functions of one argument alone."""
+
+    saved_tensors: tuple[Tensor, ...]
+    needs_input_grad: tuple[bool, ...]
+    scale: float
 
 
 class Dropout(nn.Module):
@@ -51,7 +59,7 @@ class _Dropout(Function):
     """Keeps two bytes an element for the way back."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, x: Tensor, residual: Tensor | None, p: float) -> Tensor:
+    def forward(ctx: Context, x: Tensor, residual: Tensor | None, p: float) -> Tensor:
         """See `Dropout.forward`."""
         kept, ctx.scale = draw_kept(x, p)
         ctx.save_for_backward(kept)
@@ -60,7 +68,7 @@ class _Dropout(Function):
         return torch.addcmul(residual, x, kept.to(x.dtype), value=ctx.scale)
 
     @staticmethod
-    def backward(ctx: BackwardCFunction, *outer: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, *outer: Tensor) -> tuple[Tensor | None, ...]:
         """Zero and scale alike; a residual's gradient is the sum's."""
         kept = ctx.saved_tensors[0].to(outer[0].dtype)
         return kept.mul_(outer[0]).mul_(ctx.scale), outer[0] if ctx.needs_input_grad[1] else None, None

@@ -45,6 +45,6 @@ def conjugate(rotation: Tensor) -> Tensor:
 
 
 def as_complex(x: Tensor) -> Tensor:
-    """The pairs of features of `[..., H]` as complex numbers `[..., H / 2]`: a view, but for 16-bit numbers, which have none."""
+    """The pairs of `[..., H]` as complex numbers `[..., H / 2]`: a view, but of 16-bit numbers, which have none."""
     wide = x if x.element_size() > 2 else x.float()
     return torch.view_as_complex(wide.unflatten(-1, (-1, 2)))

@@ -9,10 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
-from torch.autograd.function import BackwardCFunction, FunctionCtx
 
 from .attention import MultiHeadedAttention, take
-from .dropout import Dropout
+from .dropout import Context, Dropout
 
 
 class TransformerBlock(nn.Module):
@@ -131,7 +130,7 @@ class _GeGLU(Function):
     """Copies no half, and writes the gradient of each where it belongs."""
 
     @staticmethod
-    def forward(ctx: FunctionCtx, x: Tensor) -> Tensor:
+    def forward(ctx: Context, x: Tensor) -> Tensor:
         """See `geglu`."""
         raw, gate = x.chunk(2, -1)
         activated = F.gelu(raw)
@@ -139,7 +138,7 @@ class _GeGLU(Function):
         return activated * gate
 
     @staticmethod
-    def backward(ctx: BackwardCFunction, *outer: Tensor) -> Tensor:
+    def backward(ctx: Context, *outer: Tensor) -> Tensor:
         """The product rule."""
         x, activated = ctx.saved_tensors
         raw, gate = x.chunk(2, -1)

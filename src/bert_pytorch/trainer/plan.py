@@ -40,9 +40,7 @@ def check_settings(
             raise InputError(f"BERTTrainer: {name} is {value}, expected {expected} [E-TRAINER-SETTING]")
 
 
-def check_step_settings(
-    gradient_accumulation_steps: int, bf16: bool, fp16: bool, torch_compile: bool, torch_compile_backend: str | None
-) -> None:
+def check_step_settings(gradient_accumulation_steps: int, torch_compile: bool, torch_compile_backend: str | None) -> None:
     """Refuse what no step can be made of.
 
     Raises:
@@ -51,8 +49,6 @@ def check_step_settings(
     if gradient_accumulation_steps < 1:
         got = f"gradient_accumulation_steps is {gradient_accumulation_steps}"
         raise InputError(f"BERTTrainer: {got}, expected at least 1 [E-TRAINER-SETTING]")
-    if bf16 and fp16:
-        raise InputError("BERTTrainer: bf16 and fp16 are both on; leave fp16 out, or bf16 on an older GPU [E-SETTING-CONFLICT]")
     if torch_compile_backend is not None and not torch_compile:
         raise InputError("BERTTrainer: torch_compile_backend has no effect without torch_compile [E-SETTING-CONFLICT]")
 

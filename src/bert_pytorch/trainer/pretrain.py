@@ -58,6 +58,7 @@ class BERTTrainer:
         gradient_accumulation_steps: Batches a step; the step is that of the one big batch.
         bf16: Multiply in bfloat16; weights and sums stay float32.
         fp16: The same in float16, with losses scaled.
+        float32_matmul_precision: As `torch.set_float32_matmul_precision`, while the trainer runs; None: as it is.
         gradient_checkpointing: See `BERT`.
         torch_compile: Compile the transformer blocks, by `torch_compile_backend` or inductor.
 
@@ -92,17 +93,18 @@ class BERTTrainer:
         gradient_accumulation_steps: int = 1,
         bf16: bool = False,
         fp16: bool = False,
+        float32_matmul_precision: str | None = None,
         gradient_checkpointing: bool = False,
         torch_compile: bool = False,
         torch_compile_backend: str | None = None,
     ) -> None:
         """Build the language model, its optimiser and its schedule."""
         check_settings(lr, betas, weight_decay, log_freq, max_steps, max_grad_norm)
-        check_step_settings(gradient_accumulation_steps, bf16, fp16, torch_compile, torch_compile_backend)
+        check_step_settings(gradient_accumulation_steps, torch_compile, torch_compile_backend)
         keep_freed_memory()
         self.device, gpus = choose_devices(with_cuda, cuda_devices)
-        self.bert = bert
-        self.language_model = BERTLM(bert, vocab_size).to(self.device)
+        self._update = Update(self.device, bf16=bf16, fp16=fp16, float32_matmul_precision=float32_matmul_precision)
+        self.bert, self.language_model = bert, BERTLM(bert, vocab_size).to(self.device)
         if word_counts is not None:
             self.language_model.mask_lm.start_bias_at(word_counts)
         self.model, self.objective = self.language_model, PretrainingObjective(self.language_model)
@@ -118,9 +120,8 @@ class BERTTrainer:
         if warmup_steps is None:
             warmup_steps = default_warmup(train_dataloader, max_steps, gradient_accumulation_steps)
         self.optim_schedule = ScheduledOptim(self.optim, bert.hidden, warmup_steps, n_total_steps=max_steps)
-        self.criterion = PretrainingCriterion()
-        self._n_together, self._update = gradient_accumulation_steps, Update(self.device, bf16=bf16, fp16=fp16)
-        self.log_freq, self.settings, self._word_counts = log_freq, dict(settings or {}), word_counts
+        self.criterion, self._word_counts = PretrainingCriterion(), word_counts
+        self.log_freq, self.settings, self._n_together = log_freq, dict(settings or {}), gradient_accumulation_steps
         # Where the pass began, and where its last whole step ended: what a checkpoint within a pass goes on from.
         self._epoch = self._n_batches = 0
         self._is_within_pass = self._is_to_go_on = False
@@ -153,7 +154,7 @@ class BERTTrainer:
         metrics = Metrics(self.device, None if train else self._word_counts)
         self.model.train(train)
         try:
-            with torch.set_grad_enabled(train):
+            with torch.set_grad_enabled(train), self._update.precision():
                 self._run_pass(epoch, data_loader, train, metrics)
         finally:
             self.model.train(was_training)
@@ -295,5 +296,5 @@ class BERTTrainer:
         report = metrics.read()
         check_finite(report["loss"], epoch, metrics)
         n_left = None if self.max_steps is None else self.max_steps - self.optim_schedule.n_current_steps
-        where = f"{name} batch {self._n_batches}" + ("" if n_batches is None else f"/{n_batches}")
+        where = f"{name} batch {self._n_batches}" + (f"/{n_batches}" if n_batches else "")
         tqdm.write(f"{where} {progress_line(report, self.optim.param_groups[0]['lr'], n_left)}", file=sys.stderr)
