@@ -98,18 +98,11 @@ def _is_plain_faster(qkv: Tensor, p: float) -> bool:
     return p > 0 or is_16_bit or qkv.size(1) < _LONG
 
 
-class _Context(Context):
-    """What attention keeps besides."""
-
-    kept: Tensor | None
-    rotation: Tensor | None
-
-
 class _Attention(Function):
     """Plain products of matrices, queries and keys turned while they are sorted by heads; keeps the attention weights."""
 
     @staticmethod
-    def forward(ctx: _Context, qkv: Tensor, mask: Tensor | None, rotation: Tensor | None, p: float) -> Tensor:
+    def forward(ctx: Context, qkv: Tensor, mask: Tensor | None, rotation: Tensor | None, p: float) -> Tensor:
         """See `attend`."""
         n_sequences, n_tokens, _, n_heads, n_features = qkv.shape
         with torch.autocast("cpu", enabled=False):
@@ -121,15 +114,15 @@ class _Attention(Function):
             weight_SLL = scores_SLL.softmax(-1)
             kept_SLL, ctx.scale = draw_kept(weight_SLL, p) if p else (None, 1.0)
             mixed_SLH = _scaled(_kept(weight_SLL, kept_SLL), v_SLH, ctx.scale)
-        # Attributes, as the two may be None.
-        ctx.kept, ctx.rotation = kept_SLL, rotation
-        ctx.save_for_backward(by_head, weight_SLL)
+        absent = qkv.new_empty(0)
+        ctx.save_for_backward(by_head, weight_SLL, *(absent if each is None else each for each in (kept_SLL, rotation)))
         return mixed_SLH.view(n_sequences, n_heads, n_tokens, n_features).transpose(1, 2).flatten(2)
 
     @staticmethod
-    def backward(ctx: _Context, *outer: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, *outer: Tensor) -> tuple[Tensor | None, ...]:
         """The product rule, backwards through what `forward` does."""
-        (by_head, weight_SLL), kept_SLL, rotation = ctx.saved_tensors, ctx.kept, ctx.rotation
+        by_head, weight_SLL, *others = ctx.saved_tensors
+        kept_SLL, rotation = (each if each.numel() else None for each in others)
         q_SLH, k_SLH, v_SLH = by_head
         n_heads = len(q_SLH) // len(outer[0])
         grad_SLH = outer[0].unflatten(-1, (n_heads, -1)).transpose(1, 2).flatten(0, 1)
