@@ -10,7 +10,8 @@ The last line is JSON.
 
 Settings: architecture, feed_forward_hidden, dropout, objective, mlm_probability, batch_size, optimizer (adamw, muon), lr,
 weight_decay, beta2, schedule (linear: warm-up, then down to 0; wsd: warm-up, stable, then down to 0), warmup and decay (shares
-of the time), word_bias (start the output bias at the word frequencies), max_grad_norm.
+of the time), word_bias (start the output bias at the word frequencies), max_grad_norm, precision (of float32 products: highest,
+medium).
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Recipe(NamedTuple):
     decay: float = 0.4
     word_bias: bool = True
     max_grad_norm: float = 1.0
+    precision: str = "highest"
 
     @classmethod
     def of(cls, text: str) -> Recipe:
@@ -102,6 +104,7 @@ def measure(recipe: Recipe, folder: Path, size: tuple[int, int, int, int], secon
 
     keep_freed_memory()
     torch.manual_seed(seed)
+    torch.set_float32_matmul_precision(recipe.precision)
     hidden, layers, heads, seq_len = size
     vocab = WordVocab.load_vocab(folder / "vocab.txt")
     cpu = torch.device("cpu")

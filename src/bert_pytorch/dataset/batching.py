@@ -119,7 +119,8 @@ def lay_out(
         batch_size: Rows a batch.
         seq_len: Columns of a row that holds several examples.
         tokens_per_batch: Most tokens a batch, padding included, in place of `batch_size`.
-        group_by_length: Examples of like size share a batch; the batches come in an order that `key` decides.
+        group_by_length: Examples of like size share a batch; the longest batch comes first, then the others in an order that
+            `key` decides.
         packing: A row holds as many examples as fit.
         key: Decides the order of batches.
     """
@@ -135,6 +136,8 @@ def lay_out(
         # The smaller one stays the last, so that batches can be counted off.
         n_moved = len(counts) - (not tokens_per_batch and counts[-1] < batch_size)
         moved = example_keys(key, 0, torch.arange(n_moved)).argsort().tolist() + list(range(n_moved, len(counts)))
+        # What does not fit fails in the first step, and memory that held the longest is not cut up for it later.
+        moved.sort(key=lambda number: number != n_moved - 1)
         order_n, counts = torch.cat([groups[i] for i in moved]), [counts[i] for i in moved]
     batch_n = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
     widths = sizes_n.new_zeros(len(counts)).scatter_reduce_(0, batch_n, sizes_n[order_n], "amax")

@@ -65,7 +65,7 @@ class BatchLoader:
             shuffle: A new order each pass.
             pin_memory: Put batches into page-locked memory, for faster copies to a GPU.
             tokens_per_batch: Most tokens a batch, padding included, in place of `batch_size`.
-            group_by_length: Examples of like length share a batch, so that less is padded.
+            group_by_length: Examples of like length share a batch, so that less is padded; one of the longest comes first.
             packing: Several examples share a row, which `example` tells apart; nearly nothing is padded.
             rank: Number of this process among those that share each batch, from 0.
             n_ranks: How many these are; each takes every `n_ranks`-th example of the batch that one process would have.
