@@ -10,7 +10,8 @@ Trainer as it comes, `trainer-best` has rows grouped by length, sdpa and fused A
 
 With `--minutes 5 15 --valid PAIRS` the sides learn instead, each so long and from each of the seeds, and predict the same
 hidden words of the held-out pairs (`learning.py` says how). `--output PREFIX` writes PREFIX.json, a table PREFIX.md and, where
-matplotlib is installed, a picture PREFIX.png. The last line is JSON.
+matplotlib is installed, a picture PREFIX.png; runs that learn are written one by one, and a call with the same PREFIX goes on
+with those that are missing. The last line is JSON.
 
 FOLDER holds the package `bert_pytorch` 0.0.1a4 (`pip install --no-deps --target FOLDER bert-pytorch==0.0.1a4`); `transformers`
 and `accelerate` are taken from this environment. A side that is missing is left out, and said.
@@ -19,7 +20,8 @@ and `accelerate` are taken from this environment. A side that is missing is left
 does in the same time, measured in each round. Work of a step, in operations: 6 x (layers x weights of a layer's matrices x real
 tokens + (hidden^2 + hidden x vocabulary) x targets + hidden^2 x pairs) + 12 x layers x hidden x (sum over the examples of
 length^2). A layer of BERT has 12 x hidden^2 weights. What a side does beyond, on padding or on words that are no target, counts
-for nothing; what ours leaves out of its last layer is not counted either.
+for nothing; what ours leaves out of its last layer is not counted either. The recipe multiplies in fewer bits where the machine
+can (`float32_matmul_precision`), so its share may exceed 100 %.
 """
 
 from __future__ import annotations
@@ -348,29 +350,40 @@ def compare(args: argparse.Namespace, folder: Path) -> dict[str, object]:
 
 
 def compare_learning(args: argparse.Namespace, folder: Path) -> dict[str, object]:
-    """Held-out loss of all sides after equal minutes, seed by seed."""
+    """Held-out loss of all sides after equal minutes, seed by seed; what an earlier call has measured is taken over."""
     import learning
 
     sides = [side for side in prepare(args, folder) if side != "ours"]
     (folder / "valid.txt").write_bytes(Path(args.valid).read_bytes())
     learning.write_held_out(folder, SIZES[args.size])
-    runs: dict[str, dict[str, list[Any]]] = {}
+    size, runs = SIZES[args.size]._asdict(), {}
+    if args.output and Path(f"{args.output}.json").is_file():
+        earlier = json.loads(Path(f"{args.output}.json").read_text(encoding="utf-8"))
+        if earlier["size"] == size and "held_out_loss" in earlier:
+            runs = earlier["runs"]
+    report = learning_report(size, runs)
     for minutes in args.minutes:
         for seed in args.seeds:
             for side in sides:
+                done = runs.setdefault(f"{minutes:g}", {}).setdefault(side, {})
+                if str(seed) in done:
+                    continue
                 words = ["--learn", side, str(folder), args.size, str(60 * minutes), str(seed), args.recipe]
-                done = run_apart(words, args.ancestor)
-                runs.setdefault(f"{minutes:g}", {}).setdefault(side, []).append(done)
-                print(
-                    f"{minutes:g} min, seed {seed}, {side}: {done['loss']:.3f} nats, {done['steps']} steps",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                run = done[str(seed)] = run_apart(words, args.ancestor)
+                what = f"{minutes:g} min, seed {seed}, {side}: {run['loss']:.3f} nats, {run['steps']} steps"
+                print(what, file=sys.stderr, flush=True)
+                report = learning_report(size, runs)
+                write(report, args.output)
+    return report
+
+
+def learning_report(size: dict[str, int], runs: dict[str, dict[str, dict[str, Any]]]) -> dict[str, object]:
+    """What the runs of a size, by minutes, side and seed, come to."""
     means = {
-        minutes: {side: statistics.mean(run["loss"] for run in each) for side, each in by.items()}
+        minutes: {side: statistics.mean(run["loss"] for run in each.values()) for side, each in by.items() if each}
         for minutes, by in runs.items()
     }
-    return {"ok": True, "size": SIZES[args.size]._asdict(), "held_out_loss": means, "runs": runs, "seeds": args.seeds}
+    return {"ok": True, "size": size, "held_out_loss": means, "runs": runs}
 
 
 def table_of(report: dict[str, Any]) -> str:
@@ -380,15 +393,25 @@ def table_of(report: dict[str, Any]) -> str:
         head = ["minutes", *sides]
         rows = []
         for minutes, by in report["runs"].items():
-            losses = {side: [run["loss"] for run in runs] for side, runs in by.items()}
-            cells = [f"{statistics.mean(each):.3f} ({min(each):.3f} to {max(each):.3f})" for each in losses.values()]
-            rows.append([minutes, *(dict(zip(losses, cells, strict=True)).get(side, "") for side in sides)])
+            losses = {side: [run["loss"] for run in runs.values()] for side, runs in by.items() if runs}
+            cells = {
+                side: f"{statistics.mean(each):.3f} ({min(each):.3f} to {max(each):.3f}; {len(each)})"
+                for side, each in losses.items()
+            }
+            rows.append([minutes, *(cells.get(side, "") for side in sides)])
     else:
         head = ["side", "tokens/s", "share of the matrix product", "peak memory, GB"]
         parts = report["tokens_per_second"], report["machine_share"], report["peak_memory_bytes"]
         rows = [[side, f"{parts[0][side]:.0f}", f"{parts[1][side]:.0%}", f"{parts[2][side] / 1e9:.2f}"] for side in parts[0]]
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def write(report: dict[str, Any], output: str | None) -> None:
+    """Write the report and its table, if a place for them is given."""
+    if output:
+        Path(f"{output}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        Path(f"{output}.md").write_text(table_of(report), encoding="utf-8")
 
 
 def draw(report: dict[str, Any], path: str) -> None:
@@ -405,7 +428,7 @@ def draw(report: dict[str, Any], path: str) -> None:
     if "held_out_loss" in report:
         longest = max(report["runs"], key=float)
         for side, runs in report["runs"][longest].items():
-            for number, run in enumerate(runs):
+            for number, run in enumerate(runs.values()):
                 seconds, losses = zip(*run["curve"], strict=True)
                 color = f"C{list(report['runs'][longest]).index(side)}"
                 axes.plot([each / 60 for each in seconds], losses, color=color, label=None if number else side)
@@ -453,9 +476,8 @@ def main() -> int:
         parser.error("--minutes needs --valid")
     with tempfile.TemporaryDirectory() as folder:
         report = compare_learning(args, Path(folder)) if args.minutes else compare(args, Path(folder))
+    write(report, args.output)
     if args.output:
-        Path(f"{args.output}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        Path(f"{args.output}.md").write_text(table_of(report), encoding="utf-8")
         draw(report, f"{args.output}.png")
     print(json.dumps({name: value for name, value in report.items() if name != "runs"}))
     return 0
