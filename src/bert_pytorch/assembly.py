@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .model import BERT
     from .trainer import BERTTrainer
 
-_BATCH_SETTINGS = ("tokens_per_batch", "group_by_length", "packing")
+_BATCH_SETTINGS = ("tokens_per_batch", "group_by_length", "packing", "pad_to_multiple_of")
 _STEP_SETTINGS = (
     *("gradient_accumulation_steps", "bf16", "fp16", "float32_matmul_precision"),
     *("torch_compile", "torch_compile_backend"),

@@ -70,6 +70,7 @@ def bert_parser() -> Parser:
     add("--tokens_per_batch", type=positive, metavar="N", help="tokens a step, padding included, in place of -b")
     add("--group_by_length", action="store_true", help="pairs of like length share a step: less padding")
     add("--packing", action="store_true", help="several pairs share a row: nearly no padding; -b counts rows")
+    add("--pad_to_multiple_of", type=positive, default=1, metavar="N", help="pad rows to multiples of N: fewer shapes (1)")
     add("--gradient_accumulation_steps", type=positive, default=1, metavar="N", help="batches a step (1)")
     add("--bf16", action="store_true", help="multiply in bfloat16: for GPUs, and CPUs with AMX")
     add("--fp16", action="store_true", help="multiply in float16, losses scaled: for GPUs without bfloat16")

@@ -29,6 +29,7 @@ def check_data_flags(args: argparse.Namespace) -> None:
     useless = {
         "--whole_word_masking": args.whole_word_masking and args.span_masking and "with --span_masking",
         "--group_by_length": args.group_by_length and args.packing and "with --packing",
+        "--pad_to_multiple_of": args.pad_to_multiple_of > 1 and args.packing and "with --packing",
         "--cache_dir": args.cache_dir and not (args.on_memory and texts) and "where no text is encoded beforehand",
         "--on_memory false": not args.on_memory and not texts and "on encoded corpora",
         "--encoding": args.encoding != "utf-8" and not texts and "on encoded corpora",

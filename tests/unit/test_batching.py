@@ -19,6 +19,8 @@ MODES = {
     "tokens": {"tokens_per_batch": 61},
     "lengths": {"group_by_length": True},
     "lengths, tokens": {"group_by_length": True, "tokens_per_batch": 61},
+    "lengths, multiples": {"group_by_length": True, "pad_to_multiple_of": 4},
+    "tokens, multiples": {"tokens_per_batch": 61, "pad_to_multiple_of": 8},
     "packed": {"packing": True},
     "packed, tokens": {"packing": True, "tokens_per_batch": 61},
 }
@@ -200,6 +202,25 @@ def test_rows_of_like_length_come_in_mixed_order(varied):
     assert [batch["bert_input"].size(1) for batch in loader] != widths
 
 
+def test_one_of_the_longest_comes_first(varied):
+    for epoch in range(4):
+        loader = BatchLoader(varied, 4, shuffle=True, group_by_length=True)
+        loader.set_epoch(epoch)
+        widths = [batch["bert_input"].size(1) for batch in loader]
+        assert widths[0] == max(widths)
+
+
+@pytest.mark.parametrize("settings", [{}, {"group_by_length": True}, {"tokens_per_batch": 61}])
+def test_rows_are_padded_to_multiples_or_to_the_longest_there_may_be(varied, settings):
+    loader = BatchLoader(varied, 4, shuffle=True, pad_to_multiple_of=4, **settings)
+    batches = [batch["bert_input"] for batch in loader]
+    widths = {inputs.size(1) for inputs in batches}
+    assert widths <= {4, 8, 12, 13}
+    assert len(widths) > 1
+    if "tokens_per_batch" in settings:
+        assert max(inputs.numel() for inputs in batches) <= 61
+
+
 def test_examples_of_a_row_are_numbered_and_stand_side_by_side(varied):
     for batch in BatchLoader(varied, 4, shuffle=True, packing=True):
         number_BL, inputs_BL = batch["example"], batch["bert_input"]
@@ -265,6 +286,7 @@ def test_batches_too_small_are_refused(dataset, settings):
         BatchLoader(dataset, 4, **settings)
 
 
-def test_packing_and_grouping_exclude_each_other(dataset):
+@pytest.mark.parametrize("setting", [{"group_by_length": True}, {"pad_to_multiple_of": 8}])
+def test_packing_excludes_what_would_have_no_effect(dataset, setting):
     with pytest.raises(UsageError, match=r"\[E-SETTING-CONFLICT\]$"):
-        BatchLoader(dataset, 4, packing=True, group_by_length=True)
+        BatchLoader(dataset, 4, packing=True, **setting)

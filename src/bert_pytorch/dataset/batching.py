@@ -110,6 +110,7 @@ def lay_out(
     tokens_per_batch: int | None = None,
     group_by_length: bool = False,
     packing: bool = False,
+    pad_to_multiple_of: int = 1,
     key: int = 0,
 ) -> Layout:
     """Share examples out over batches.
@@ -122,10 +123,13 @@ def lay_out(
         group_by_length: Examples of like size share a batch; the longest batch comes first, then the others in an order that
             `key` decides.
         packing: A row holds as many examples as fit.
+        pad_to_multiple_of: A row that holds one is so many columns wide, times a whole number, and at most `seq_len`.
         key: Decides the order of batches.
     """
     if packing:
         return _pack(sizes_n, max(1, tokens_per_batch // seq_len) if tokens_per_batch else batch_size, seq_len)
+    if pad_to_multiple_of > 1:
+        sizes_n = (-(-sizes_n // pad_to_multiple_of) * pad_to_multiple_of).clamp(max=seq_len)
     order_n = sizes_n.argsort(stable=True) if group_by_length else torch.arange(sizes_n.numel())
     if tokens_per_batch:
         counts = _cut_by_tokens(sizes_n[order_n].tolist(), tokens_per_batch)

@@ -53,6 +53,7 @@ class BatchLoader:
         tokens_per_batch: int | None = None,
         group_by_length: bool = False,
         packing: bool = False,
+        pad_to_multiple_of: int = 1,
         rank: int = 0,
         n_ranks: int = 1,
     ) -> None:
@@ -67,6 +68,8 @@ class BatchLoader:
             tokens_per_batch: Most tokens a batch, padding included, in place of `batch_size`.
             group_by_length: Examples of like length share a batch, so that less is padded; one of the longest comes first.
             packing: Several examples share a row, which `example` tells apart; nearly nothing is padded.
+            pad_to_multiple_of: Rows are padded to a multiple of so many tokens, or to `seq_len`: fewer shapes for a compiler,
+                and for what a CPU keeps of each shape.
             rank: Number of this process among those that share each batch, from 0.
             n_ranks: How many these are; each takes every `n_ranks`-th example of the batch that one process would have.
 
@@ -76,6 +79,8 @@ class BatchLoader:
         """
         if packing and group_by_length:
             raise UsageError("--group_by_length has no effect with --packing; leave one out [E-SETTING-CONFLICT]")
+        if packing and pad_to_multiple_of > 1:
+            raise UsageError("--pad_to_multiple_of has no effect with --packing; leave one out [E-SETTING-CONFLICT]")
         if tokens_per_batch is not None and tokens_per_batch < dataset.seq_len:
             message = f"tokens_per_batch is {tokens_per_batch}, expected at least seq_len, {dataset.seq_len}"
             raise InputError(f"{message}; raise it or lower seq_len [E-DATA-BATCH]")
@@ -90,6 +95,7 @@ class BatchLoader:
         self.tokens_per_batch = tokens_per_batch
         self.group_by_length = group_by_length
         self.packing = packing
+        self.pad_to_multiple_of = pad_to_multiple_of
         self.rank, self.n_ranks = rank, n_ranks
         # A whole number of batches, so that only the last window has a smaller one.
         most = max(1, min(_WINDOW_EXAMPLES, _WINDOW_TOKENS // dataset.seq_len))
@@ -156,6 +162,7 @@ class BatchLoader:
             tokens_per_batch=self.tokens_per_batch,
             group_by_length=self.group_by_length,
             packing=self.packing,
+            pad_to_multiple_of=self.pad_to_multiple_of,
             key=mix(self.dataset.seed, epoch, number) >> 1,
         )
 
