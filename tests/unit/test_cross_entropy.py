@@ -101,3 +101,19 @@ def test_memory_does_not_grow_with_the_number_of_targets(monkeypatch):
     with Watch():
         linear_cross_entropy(x, weight, bias, targets)[0].backward()
     assert max(sizes) == 7 * WORDS
+
+
+@pytest.mark.parametrize("scores_per_chunk", [WORDS, 4 * WORDS, 1 << 24])
+@pytest.mark.parametrize("n_targets", [0, 5, 12])
+def test_vectors_without_a_target_count_for_nothing(monkeypatch, scores_per_chunk, n_targets):
+    monkeypatch.setitem(cross_entropy._SCORES_PER_CHUNK, "cpu", scores_per_chunk)
+    parts, targets = inputs()
+    loss, hits = linear_cross_entropy(*parts, targets[:n_targets])
+    loss.backward()
+    (x, *others), _ = inputs()
+    expected, expected_hits = plain([x[:n_targets], *others], targets[:n_targets])
+    expected.backward()
+    assert hits == expected_hits
+    torch.testing.assert_close(loss, expected, rtol=1e-12, atol=1e-12)
+    for ours, theirs in zip(parts, (x, *others), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-12, atol=1e-12)

@@ -22,7 +22,7 @@ def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, targets: Tenso
     times slower in chunks, and tells no accuracy. Under autocast the products are of its type, the softmax is of 32 bits.
 
     Args:
-        x: Vectors `[M, D]`.
+        x: Vectors `[M, D]`; those beyond the number of targets count for nothing.
         weight: `[V, D]`.
         bias: `[V]`.
         targets: Ids `[M]` int64.
@@ -53,14 +53,16 @@ class _LinearCrossEntropy(Function):
             for start in range(0, len(x), n_rows):
                 chunk = slice(start, start + n_rows)
                 x_CD, targets_C1 = x_MD[chunk], targets_M1[chunk]
+                n_targets = len(targets_C1)
                 scores_CV = torch.addmm(bias_V, x_CD, weight_VD.t()).to(wide)
-                score_C1, top_C1 = scores_CV.gather(1, targets_C1), scores_CV.amax(1, keepdim=True)
+                score_C1, top_C1 = scores_CV.gather(1, targets_C1), scores_CV[:n_targets].amax(1, keepdim=True)
                 n_hits += (score_C1 == top_C1).sum()
                 p_CV = scores_CV.softmax(1)
                 # The top word's probability is one over the softmax's divisor, and at least 1 / V: its logarithm is exact.
-                loss += (top_C1 - score_C1 - p_CV.amax(1, keepdim=True).log()).sum()
+                loss += (top_C1 - score_C1 - p_CV[:n_targets].amax(1, keepdim=True).log()).sum()
                 if is_differentiated:
                     p_CV.scatter_add_(1, targets_C1, torch.full_like(score_C1, -1.0))
+                    p_CV[n_targets:] = 0
                     _add_gradients(grads, chunk, p_CV.to(dtype), x_CD, weight_VD)
         ctx.save_for_backward(*grads)
         ctx.mark_non_differentiable(n_hits)

@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from ..model import BERTLM
 from ..model.bert import starts_of
 
+_MULTIPLE = 32
+"""Vectors are wanted in whole multiples, the last ones in vain: with a shape of its own for each batch, products in fewer bits on
+a CPU kept megabytes for each, gigabytes in the end."""
 SUMS = ("mlm_loss", "mlm_correct", "n_targets", "nsp_loss", "nsp_correct", "n_answers", "n_items", "real_tokens")
 """What the columns of a batch's sums are. Losses in nats; all differentiable where they depend on weights."""
 
@@ -55,7 +58,8 @@ class PretrainingObjective(nn.Module):
             is_next = is_next[is_next >= 0]
         first_E, target_M = places_of(bert_input, bert_label, example) if places is None else places
         n_first = 0 if is_next is None else len(first_E)
-        wanted = target_M if is_next is None else torch.cat((first_E, target_M))
+        in_vain = target_M.new_zeros(-len(target_M) % _MULTIPLE)
+        wanted = torch.cat((target_M, in_vain) if is_next is None else (first_E, target_M, in_vain))
         vectors = model.bert(bert_input, segment_label, example, wanted, has_padding)
         mlm_loss, mlm_correct = model.mask_lm.loss(vectors[n_first:], bert_label.flatten()[target_M])
         next_sentence: tuple[Tensor | int, ...] = (0, 0, 0)
