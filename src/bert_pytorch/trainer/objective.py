@@ -15,8 +15,10 @@ from ..model import BERTLM
 from ..model.bert import starts_of
 
 _MULTIPLE = 32
-"""Vectors are wanted in whole multiples, the last ones in vain. Of each shape it meets a CPU keeps a megabyte a product in fewer
-bits, which came to gigabytes when each batch had its own."""
+"""Vectors are wanted in whole multiples, the last ones in vain.
+
+A CPU keeps a megabyte of each shape for products in fewer bits, which came to gigabytes when each batch had its own.
+"""
 SUMS = ("mlm_loss", "mlm_correct", "n_targets", "nsp_loss", "nsp_correct", "n_answers", "n_items", "real_tokens")
 """What the columns of a batch's sums are. Losses in nats; all differentiable where they depend on weights."""
 
