@@ -365,11 +365,11 @@ def compare_learning(args: argparse.Namespace, folder: Path) -> dict[str, object
     for minutes in args.minutes:
         for seed in args.seeds:
             for side in sides:
-                done = runs.setdefault(f"{minutes:g}", {}).setdefault(side, {})
-                if str(seed) in done:
+                if str(seed) in runs.get(f"{minutes:g}", {}).get(side, {}):
                     continue
                 words = ["--learn", side, str(folder), args.size, str(60 * minutes), str(seed), args.recipe]
-                run = done[str(seed)] = run_apart(words, args.ancestor)
+                run = run_apart(words, args.ancestor)
+                runs.setdefault(f"{minutes:g}", {}).setdefault(side, {})[str(seed)] = run
                 what = f"{minutes:g} min, seed {seed}, {side}: {run['loss']:.3f} nats, {run['steps']} steps"
                 print(what, file=sys.stderr, flush=True)
                 report = learning_report(size, runs)
@@ -380,7 +380,7 @@ def compare_learning(args: argparse.Namespace, folder: Path) -> dict[str, object
 def learning_report(size: dict[str, int], runs: dict[str, dict[str, dict[str, Any]]]) -> dict[str, object]:
     """What the runs of a size, by minutes, side and seed, come to."""
     means = {
-        minutes: {side: statistics.mean(run["loss"] for run in each.values()) for side, each in by.items() if each}
+        minutes: {side: statistics.mean(run["loss"] for run in each.values()) for side, each in by.items()}
         for minutes, by in runs.items()
     }
     return {"ok": True, "size": size, "held_out_loss": means, "runs": runs}
@@ -393,7 +393,7 @@ def table_of(report: dict[str, Any]) -> str:
         head = ["minutes", *sides]
         rows = []
         for minutes, by in report["runs"].items():
-            losses = {side: [run["loss"] for run in runs.values()] for side, runs in by.items() if runs}
+            losses = {side: [run["loss"] for run in runs.values()] for side, runs in by.items()}
             cells = {
                 side: f"{statistics.mean(each):.3f} ({min(each):.3f} to {max(each):.3f}; {len(each)})"
                 for side, each in losses.items()

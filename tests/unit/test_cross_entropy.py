@@ -38,6 +38,19 @@ def test_loss_hits_and_gradients_are_those_of_torch(monkeypatch, scores_per_chun
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
 
 
+def test_gradients_are_the_slope_of_the_loss():
+    parts, targets = inputs()
+    linear_cross_entropy(*parts, targets)[0].backward()
+    draws = torch.Generator().manual_seed(8)
+    for number, part in enumerate(parts):
+        step = 1e-5 * torch.randn(part.shape, generator=draws, dtype=part.dtype)
+        above, below = (
+            linear_cross_entropy(*parts[:number], (part + sign * step).detach(), *parts[number + 1 :], targets)[0].detach()
+            for sign in (0.5, -0.5)
+        )
+        torch.testing.assert_close((part.grad * step).sum(), above - below, rtol=1e-6, atol=1e-12)
+
+
 def test_a_second_way_back_is_refused():
     parts, targets = inputs()
     loss, _ = linear_cross_entropy(*parts, targets)

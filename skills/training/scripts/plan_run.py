@@ -38,8 +38,8 @@ SHARE_TO_USE = 0.9
 GIB = 1 << 30
 BYTES_PER_PARAMETER = 16
 """Weight, gradient and two moments of AdamW, four bytes each."""
-MEDIUM = "float32_matmul_precision"
-WAYS = {"bf16": {"bf16": True, "fp16": False}, f"{MEDIUM} medium": {MEDIUM: "medium"}, "torch_compile": {"torch_compile": True}}
+BITS = "float32_matmul_precision"
+WAYS = {"bf16": {"bf16": True, "fp16": False}, f"{BITS} medium": {BITS: "medium"}, "torch_compile": {"torch_compile": True}}
 PAYS = 0.95
 """One of them pays when a step takes at most this share of its time."""
 

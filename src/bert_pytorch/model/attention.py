@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from .dropout import Context, draw_kept
+from .dropout import Context, draw_kept, keep
 from .rotation import as_complex, conjugate, rotate
 
 _LONG = 256
@@ -142,7 +142,7 @@ def _scaled(left: Tensor, right: Tensor, scale: float) -> Tensor:
 
 def _kept(weight: Tensor, kept: Tensor | None) -> Tensor:
     """Attention weights, or their gradients, without those that dropout takes."""
-    return weight if kept is None else kept.to(weight.dtype).mul_(weight)
+    return weight if kept is None else keep(weight, kept)
 
 
 def _by_head(qkv: Tensor, rotation: Tensor | None) -> Tensor:

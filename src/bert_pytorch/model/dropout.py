@@ -16,7 +16,7 @@ _N_VALUES = 1 << 16
 
 
 class Context(FunctionCtx):
-    """What a function with dropout keeps for its way back; torch declares it for functions of one argument alone."""
+    """What a function keeps for its way back; torch declares it for functions of one argument alone."""
 
     saved_tensors: tuple[Tensor, ...]
     needs_input_grad: tuple[bool, ...]
@@ -55,6 +55,11 @@ def draw_kept(x: Tensor, p: float) -> tuple[Tensor, float]:
     return bits.ge_(n_zeroed - (_N_VALUES >> 1)).view(x.shape), _N_VALUES / (_N_VALUES - n_zeroed)
 
 
+def keep(x: Tensor, kept: Tensor) -> Tensor:
+    """`x` with zeros where `kept`, of the same shape, has them."""
+    return kept.to(x.dtype).mul_(x)
+
+
 class _Dropout(Function):
     """Keeps two bytes an element for the way back."""
 
@@ -64,11 +69,10 @@ class _Dropout(Function):
         kept, ctx.scale = draw_kept(x, p)
         ctx.save_for_backward(kept)
         if residual is None:
-            return kept.to(x.dtype).mul_(x).mul_(ctx.scale)
+            return keep(x, kept).mul_(ctx.scale)
         return torch.addcmul(residual, x, kept.to(x.dtype), value=ctx.scale)
 
     @staticmethod
     def backward(ctx: Context, *outer: Tensor) -> tuple[Tensor | None, ...]:
         """Zero and scale alike; a residual's gradient is the sum's."""
-        kept = ctx.saved_tensors[0].to(outer[0].dtype)
-        return kept.mul_(outer[0]).mul_(ctx.scale), outer[0] if ctx.needs_input_grad[1] else None, None
+        return keep(outer[0], ctx.saved_tensors[0]).mul_(ctx.scale), outer[0] if ctx.needs_input_grad[1] else None, None
