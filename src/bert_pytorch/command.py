@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from .errors import UnavailableError, UserError
+from .errors import UnavailableError, UserError, is_out_of_memory
 
 INSTALL_HINT = "python -m pip install torch tqdm pyyaml"
 
@@ -99,7 +99,7 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], dict[str, object]],
     except KeyboardInterrupt:
         failure, status = "interrupted; a bert run goes on with --resume last [E-INTERRUPTED]", 130
     except (MemoryError, RuntimeError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         failure = "out of memory; halve --batch_size, then --seq_len, then --hidden [E-MEMORY]"
     finally:
@@ -182,11 +182,6 @@ def _with_underscores(word: str) -> str:
 
 def _plain(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    words = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in words or "can't allocate memory" in words
 
 
 def _print_failure(prog: str, message: str) -> None:

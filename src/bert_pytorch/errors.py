@@ -64,3 +64,9 @@ class UnavailableError(UserError, RuntimeError):
     """A package or a device that was asked for is not there; the message says how to get it."""
 
     exit_code = 3
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory, of the machine or of a GPU, was short; torch says so in words only."""
+    words = str(error).lower()
+    return isinstance(error, MemoryError) or "out of memory" in words or "can't allocate memory" in words

@@ -40,7 +40,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         _set_mode(temporary, final)
         os.replace(temporary, final)
         temporary = None
-        _sync_folder(final.parent)
+        sync_folder(final.parent)
     except UserError:
         # Not a fault of this file, but what the block itself has to say.
         raise
@@ -92,7 +92,7 @@ def _set_mode(temporary: str, final: Path) -> None:
     os.chmod(temporary, 0o666 & ~mask)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Make the rename itself durable, where the system can sync a folder (Windows cannot)."""
     if os.name == "nt":
         return

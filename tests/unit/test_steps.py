@@ -68,7 +68,7 @@ def test_a_run_that_stops_within_a_pass_goes_on_to_the_bit(tmp_path, options, n_
 
 def test_float16_scales_losses_and_leaves_a_step_out_that_overflows():
     trainer = make_trainer(make_batches(1), fp16=True, warmup_steps=0)
-    scaler = trainer._update.scaler
+    scaler = trainer.update.scaler
     before, scale = weights(trainer), scaler.get_scale()
     trainer.train(0)
     assert not same_tensors(before, weights(trainer))

@@ -18,6 +18,8 @@ import torch
 from ..errors import InputError, UnreadableError
 from ..files import atomic_write
 from ..model import BERT, BERTLM
+from .checkpoint_folder import is_checkpoint_folder, read_checkpoint
+from .state_files import from_files
 
 FORMAT = "bert_pytorch.checkpoint"
 VERSION = 1
@@ -65,6 +67,8 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     Raises:
         InputError: The file is missing, damaged, or not a checkpoint of this library.
     """
+    if is_checkpoint_folder(path):
+        return _read_folder(path)
     state = _read(path)
     # torch.load does not compare the checksums in the file, and would take flipped bits for weights.
     try:
@@ -77,6 +81,13 @@ def load_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
     if damaged is not None:
         raise InputError(f"{path}: damaged: the checksum of {damaged} is wrong; use an earlier one [E-CHECKPOINT-DAMAGED]")
     return state
+
+
+def _read_folder(path: str | os.PathLike[str]) -> dict[str, Any]:
+    try:
+        return from_files(read_checkpoint(path))
+    except KeyError as error:
+        raise InputError(f"{path}: lacks {error}; use an earlier checkpoint [E-CHECKPOINT-DAMAGED]") from error
 
 
 def _read(path: str | os.PathLike[str], mmap: bool = False) -> dict[str, Any]:
@@ -143,14 +154,6 @@ def load_model(path: str | os.PathLike[str]) -> BERTLM:
     model = BERTLM(bert, bert.vocab_size)
     load_weights(path, model, state["model"])
     return model.eval()
-
-
-def differences(state: dict[str, Any], here: dict[str, Any]) -> list[str]:
-    """What a checkpoint was trained under - plan, threads, settings - and the run `here` is not, a text each."""
-    there = {**state["schedule"], **state["settings"], "n_threads": state["n_threads"]}
-    names = [name for name in there if name in here and name != "n_current_steps" and there[name] != here[name]]
-    hints = {"n_total_steps": " (to part one run, keep its plan and give --stop_after_epochs)"}
-    return [f"{name.removeprefix('n_')} was {there[name]}, is now {here[name]}{hints.get(name, '')}" for name in names]
 
 
 def load_weights(path: str | os.PathLike[str], model: BERTLM, weights: dict[str, torch.Tensor]) -> None:

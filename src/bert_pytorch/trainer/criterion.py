@@ -63,9 +63,24 @@ class Metrics:
             n_hits = (targets == self._unigram_V.argmax()).sum()
             self._unigram_sums += torch.stack([-self._unigram_V[targets].double().sum(), n_hits.double()])
 
-    def read(self) -> dict[str, float]:
-        """Averages so far: losses in nats a target or a pair, accuracies in [0, 1]; NaN where nothing was measured."""
-        sums = dict(zip(SUMS, self._sums.tolist(), strict=True))
+    @property
+    def sums(self) -> list[float]:
+        """The sums so far, in the order of `SUMS`."""
+        return self._sums.tolist()
+
+    def go_on_from(self, sums: Sequence[float], n_steps: int) -> None:
+        """Begin with what a pass had measured when it was saved."""
+        self._sums += torch.tensor(sums, dtype=torch.float64).to(self._sums.device)
+        self.n_steps = n_steps
+
+    def read(self, since: Sequence[float] | None = None) -> dict[str, float]:
+        """Averages so far: losses in nats a target or a pair, accuracies in [0, 1]; NaN where nothing was measured.
+
+        Args:
+            since: Leave out what was in `sums` at an earlier time.
+        """
+        added = [now - before for now, before in zip(self.sums, since or [0.0] * len(SUMS), strict=True)]
+        sums = dict(zip(SUMS, added, strict=True))
         n_targets, n_answers = sums["n_targets"], sums["n_answers"]
         mlm_loss, nsp_loss = _ratio(sums["mlm_loss"], n_targets), _ratio(sums["nsp_loss"], n_answers)
         report = {

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
+from typing import Any
 
 from torch import Tensor
 
+from ..dataset.loader import BatchLoader
 from ..errors import InputError
+from .randomness import random_state, set_random_state
 
 
 def tell_epoch(data_loader: Iterable[Mapping[str, Tensor]], epoch: int) -> None:
@@ -38,3 +41,74 @@ def skip_batches(data_loader: Iterable[Mapping[str, Tensor]], n_batches: int, ep
         message = f"the loader ended after {n_seen} batches, the checkpoint stopped after {n_batches}"
         raise InputError(f"train({epoch}): {message}; give the same data [E-TRAINER-NO-DATA]")
     return batches
+
+
+class Position:
+    """Where in the data a run is: what a checkpoint, also one within a pass, goes on from.
+
+    Attributes:
+        epoch: The pass that goes on, or the next one.
+        n_batches: Batches of it that are done.
+        is_within_pass: Whether it has begun and has not ended.
+    """
+
+    def __init__(self) -> None:
+        """Stand before the first pass."""
+        self.epoch = self.n_batches = 0
+        self.is_within_pass = self._is_to_go_on = False
+        self._pass_start_random = self._random = random_state()
+
+    def batches(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]]) -> Iterator[Mapping[str, Tensor]]:
+        """The batches of a pass that are still to be trained on, after telling the loader which pass it is.
+
+        Raises:
+            InputError: Another pass was interrupted, or the loader has fewer batches than were done.
+        """
+        tell_epoch(data_loader, epoch)
+        if not self._is_to_go_on:
+            self.epoch, self.n_batches, self.is_within_pass = epoch, 0, True
+            self._pass_start_random = random_state()
+            batches = iter(data_loader)
+            self._random = random_state()
+            return batches
+        if epoch != self.epoch:
+            where = f"the checkpoint stopped within pass {self.epoch}"
+            raise InputError(f"train({epoch}): {where}; call train({self.epoch}) first [E-RESUME-EPOCH]")
+        self._is_to_go_on = False
+        if isinstance(data_loader, BatchLoader):
+            data_loader.start_at(self.n_batches)
+            return iter(data_loader)
+        # A foreign loader may draw its order from the global state, so it is rewound to where the pass began.
+        set_random_state(self._pass_start_random)
+        batches = skip_batches(data_loader, self.n_batches, epoch)
+        set_random_state(self._random)
+        return batches
+
+    def batches_done(self, n: int) -> None:
+        """Count batches that a step has taken."""
+        self.n_batches += n
+        self._random = random_state()
+
+    def pass_done(self) -> None:
+        """Stand before the next pass."""
+        self.epoch, self.is_within_pass = self.epoch + 1, False
+
+    def state_dict(self, epoch: int | None = None) -> dict[str, Any]:
+        """The position, and the generators' states that belong to it; outside a pass, behind pass `epoch` where given."""
+        within = self.is_within_pass
+        return {
+            "random": self._random if within else random_state(),
+            "pass_start_random": self._pass_start_random if within else None,
+            "position": {
+                "epoch": self.epoch if within or epoch is None else epoch + 1,
+                "n_batches": self.n_batches if within else 0,
+                "is_within_pass": within,
+            },
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Stand there, and set the generators."""
+        set_random_state(state["random"])
+        self._random, self._pass_start_random = state["random"], state["pass_start_random"]
+        self.epoch, self.n_batches = state["position"]["epoch"], state["position"]["n_batches"]
+        self.is_within_pass = self._is_to_go_on = state["position"]["is_within_pass"]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..dataset.loader import BatchLoader
 from ..errors import InputError, UnavailableError
+from .arguments import TrainingArguments
 from .loading import count_batches
 
 DEFAULT_WARMUP_STEPS = 10_000
@@ -40,17 +43,48 @@ def check_settings(
             raise InputError(f"BERTTrainer: {name} is {value}, expected {expected} [E-TRAINER-SETTING]")
 
 
-def check_step_settings(gradient_accumulation_steps: int, torch_compile: bool, torch_compile_backend: str | None) -> None:
-    """Refuse what no step can be made of.
+_NAMES = {"lr": "learning_rate", "log_freq": "logging_steps"}
+
+
+def settle(args: TrainingArguments | None, given: Mapping[str, Any]) -> TrainingArguments:
+    """The settings of a trainer: `args`, or those its other parameters stand for.
+
+    Args:
+        args: All settings; None: `given` are.
+        given: Parameters of `BERTTrainer` by name.
 
     Raises:
-        InputError: A setting is out of its range, or two contradict each other.
+        InputError: A setting is out of its range, or stands in both.
     """
-    if gradient_accumulation_steps < 1:
-        got = f"gradient_accumulation_steps is {gradient_accumulation_steps}"
-        raise InputError(f"BERTTrainer: {got}, expected at least 1 [E-TRAINER-SETTING]")
-    if torch_compile_backend is not None and not torch_compile:
-        raise InputError("BERTTrainer: torch_compile_backend has no effect without torch_compile [E-SETTING-CONFLICT]")
+    beta1, beta2 = given["betas"]
+    values = {_NAMES.get(name, name): value for name, value in given.items() if name != "betas"}
+    values |= {"adam_beta1": beta1, "adam_beta2": beta2, "max_grad_norm": given["max_grad_norm"] or 0.0}
+    if args is None:
+        names = ("lr", "betas", "weight_decay", "log_freq", "max_steps", "max_grad_norm")
+        check_settings(**{name: given[name] for name in names})
+        return TrainingArguments.of(values)
+    defaults = TrainingArguments()
+    for name, value in values.items():
+        if value != getattr(defaults, name):
+            raise InputError(f"BERTTrainer: {name} is given beside args; set it there [E-SETTING-CONFLICT]")
+    return args
+
+
+def count_steps(args: TrainingArguments, data_loader: Iterable[Mapping[str, Tensor]]) -> int:
+    """Steps of the whole plan; where tokens make up batches, passes differ in steps.
+
+    Raises:
+        InputError: The loader does not tell its length, and `max_steps` is not set.
+    """
+    if args.max_steps is not None:
+        return args.max_steps
+    n_steps = 0
+    for epoch in range(args.num_train_epochs):
+        n_batches = data_loader.count_batches(epoch) if isinstance(data_loader, BatchLoader) else count_batches(data_loader)
+        if n_batches is None:
+            raise InputError("fit: the training loader does not tell its length; set max_steps [E-TRAINER-PLAN]")
+        n_steps += -(-n_batches // args.gradient_accumulation_steps)
+    return n_steps
 
 
 def choose_devices(with_cuda: bool, cuda_devices: Sequence[int] | None) -> tuple[torch.device, list[int]]:
@@ -68,11 +102,13 @@ def choose_devices(with_cuda: bool, cuda_devices: Sequence[int] | None) -> tuple
     return torch.device("cuda", gpus[0]), gpus
 
 
-def default_warmup(
-    train_dataloader: Iterable[Mapping[str, Tensor]], max_steps: int | None, gradient_accumulation_steps: int = 1
-) -> int:
-    """Warm-up steps where none are asked for: 10,000, at most one pass over the loader and a tenth of the run."""
+def settle_warmup(args: TrainingArguments, train_dataloader: Iterable[Mapping[str, Tensor]], max_steps: int | None) -> int:
+    """Warm-up steps: as asked for, else 10,000, at most one pass over the loader and a tenth of the run."""
+    if args.warmup_steps is not None:
+        return args.warmup_steps
+    if args.warmup_ratio is not None and max_steps is not None:
+        return int(args.warmup_ratio * max_steps)
     n_batches = count_batches(train_dataloader)
-    n_steps = None if n_batches is None else -(-n_batches // gradient_accumulation_steps)
+    n_steps = None if n_batches is None else -(-n_batches // args.gradient_accumulation_steps)
     limits = (DEFAULT_WARMUP_STEPS, n_steps, None if max_steps is None else max_steps // 10)
     return min(limit for limit in limits if limit is not None)

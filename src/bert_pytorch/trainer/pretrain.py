@@ -6,29 +6,30 @@ Shapes: B sequences, L tokens per sequence, V vocabulary size, M masked tokens i
 from __future__ import annotations
 
 import sys
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import AdamW
 from tqdm import tqdm
 
-from .. import __version__
-from ..dataset.loader import BatchLoader
 from ..errors import InputError
 from ..memory import keep_freed_memory
 from ..model import BERT, BERTLM
-from .batch import prepare_batch
-from .checkpoint import check_same_model, differences, load_checkpoint, load_weights, save_checkpoint
+from .arguments import TrainingArguments
+from .bad_steps import BadSteps
+from .checkpoint import save_checkpoint
 from .criterion import Metrics, PretrainingCriterion, check_finite, progress_line
-from .loading import count_batches, skip_batches, tell_epoch
-from .objective import ParallelObjective, PretrainingObjective, sums_by
-from .optim_schedule import ScheduledOptim, load_optimizer, parameter_groups
-from .plan import check_settings, check_step_settings, choose_devices, default_warmup
+from .fit import Run
+from .loading import Position, count_batches
+from .objective import ParallelObjective, PretrainingObjective
+from .optim_schedule import ScheduledOptim
+from .optimizers import make_optimizer, parameter_groups
+from .plan import choose_devices, count_steps, settle, settle_warmup
 from .randomness import random_state, set_random_state
+from .state import collect, restore
+from .step import ComputeLoss, ComputeMetrics, Step
 from .update import Update
 
 
@@ -86,6 +87,10 @@ class BERTTrainer:
         cuda_devices: Sequence[int] | None = None,
         log_freq: int = 10,
         *,
+        args: TrainingArguments | None = None,
+        callbacks: Sequence[object] = (),
+        compute_metrics: ComputeMetrics | None = None,
+        compute_loss: ComputeLoss | None = None,
         max_steps: int | None = None,
         max_grad_norm: float | None = 1.0,
         word_counts: Sequence[int] | None = None,
@@ -99,11 +104,59 @@ class BERTTrainer:
         torch_compile_backend: str | None = None,
     ) -> None:
         """Build the language model, its optimiser and its schedule."""
-        check_settings(lr, betas, weight_decay, log_freq, max_steps, max_grad_norm)
-        check_step_settings(gradient_accumulation_steps, torch_compile, torch_compile_backend)
+        given = {
+            **{"lr": lr, "betas": betas, "weight_decay": weight_decay, "warmup_steps": warmup_steps, "log_freq": log_freq},
+            **{"max_steps": max_steps, "max_grad_norm": max_grad_norm, "bf16": bf16, "fp16": fp16},
+            "gradient_accumulation_steps": gradient_accumulation_steps,
+            "float32_matmul_precision": float32_matmul_precision,
+            "gradient_checkpointing": gradient_checkpointing,
+            **{"torch_compile": torch_compile, "torch_compile_backend": torch_compile_backend},
+        }
+        self.args = settle(args, given)
         keep_freed_memory()
+        self._build(bert, vocab_size, with_cuda, cuda_devices, word_counts)
+        self.train_data, self.test_data = train_dataloader, test_dataloader
+        self.max_steps = self.args.max_steps if args is None else count_steps(args, train_dataloader)
+        self.max_grad_norm, self.log_freq = self.args.max_grad_norm or None, self.args.logging_steps
+        self.optim = make_optimizer(
+            self.args.optim,
+            parameter_groups(self.language_model, self.args.weight_decay),
+            lr=self.args.learning_rate,
+            betas=(self.args.adam_beta1, self.args.adam_beta2),
+            eps=self.args.adam_epsilon,
+            settings=self.args.optim_args,
+        )
+        n_warmup = settle_warmup(self.args, train_dataloader, self.max_steps)
+        self.optim_schedule = ScheduledOptim(
+            self.optim,
+            bert.hidden,
+            n_warmup,
+            n_total_steps=self.max_steps,
+            schedule=self.args.lr_scheduler_type,
+            schedule_settings=self.args.lr_scheduler_kwargs,
+        )
+        self.criterion, self._word_counts = PretrainingCriterion(), word_counts
+        self.callbacks, self.settings = callbacks, dict(settings or {})
+        self.position, self.step = Position(), Step(self, compute_loss, compute_metrics)
+        self.bad_steps = BadSteps(self)
+        self._run: Run | None = None
+        self.pass_metrics: Metrics | None = None
+        self.metrics_to_go_on_from: tuple[list[float], int] | None = None
+
+    def _build(
+        self,
+        bert: BERT,
+        vocab_size: int,
+        with_cuda: bool,
+        cuda_devices: Sequence[int] | None,
+        word_counts: Sequence[int] | None,
+    ) -> None:
+        """The language model on its devices."""
+        args = self.args
         self.device, gpus = choose_devices(with_cuda, cuda_devices)
-        self._update = Update(self.device, bf16=bf16, fp16=fp16, float32_matmul_precision=float32_matmul_precision)
+        self.update = Update(
+            self.device, bf16=args.bf16, fp16=args.fp16, float32_matmul_precision=args.float32_matmul_precision
+        )
         self.bert, self.language_model = bert, BERTLM(bert, vocab_size).to(self.device)
         if word_counts is not None:
             self.language_model.mask_lm.start_bias_at(word_counts)
@@ -111,21 +164,26 @@ class BERTTrainer:
         if len(gpus) > 1:
             self.model = nn.DataParallel(self.language_model, device_ids=gpus)
             self.objective = ParallelObjective(self.objective, device_ids=gpus)
-        bert.gradient_checkpointing = gradient_checkpointing
-        if torch_compile:
-            bert.compile_blocks(torch_compile_backend)
-        self.train_data, self.test_data = train_dataloader, test_dataloader
-        self.max_steps, self.max_grad_norm = max_steps, max_grad_norm
-        self.optim = AdamW(parameter_groups(self.language_model, weight_decay), lr=lr, betas=betas, fused=True)
-        if warmup_steps is None:
-            warmup_steps = default_warmup(train_dataloader, max_steps, gradient_accumulation_steps)
-        self.optim_schedule = ScheduledOptim(self.optim, bert.hidden, warmup_steps, n_total_steps=max_steps)
-        self.criterion, self._word_counts = PretrainingCriterion(), word_counts
-        self.log_freq, self.settings, self._n_together = log_freq, dict(settings or {}), gradient_accumulation_steps
-        # Where the pass began, and where its last whole step ended: what a checkpoint within a pass goes on from.
-        self._epoch = self._n_batches = 0
-        self._is_within_pass = self._is_to_go_on = False
-        self._pass_start_random = self._random = random_state()
+        bert.gradient_checkpointing = args.gradient_checkpointing
+        if args.torch_compile:
+            bert.compile_blocks(args.torch_compile_backend)
+
+    def fit(self) -> dict[str, Any]:
+        """The whole run that `args` describe: passes, logs, evaluations, checkpoints, and what callbacks make of it.
+
+        Returns:
+            `stopped_by` (`plan`, or what ended it before), what `train` told of the last pass, and the last evaluation with
+            the prefix `eval_`.
+
+        Raises:
+            InterruptedRunError: SIGTERM or SIGINT came; the step was finished and saved.
+            UserError: The run cannot begin, or not go on.
+        """
+        self._run = Run(self, self.callbacks)
+        try:
+            return self._run.fit()
+        finally:
+            self._run = None
 
     def train(self, epoch: int) -> dict[str, float]:
         """One pass over the training data, or what is left of it after a resume, or until `max_steps`.
@@ -143,7 +201,10 @@ class BERTTrainer:
         return self.iteration(epoch, self.train_data)
 
     def test(self, epoch: int) -> dict[str, float]:
-        """One pass over the test data without dropout, gradients or an effect on later training; returns as `train`."""
+        """One pass over the test data without dropout, gradients or an effect on later training; returns as `train`.
+
+        With `compute_metrics`, its figures besides.
+        """
         if self.test_data is None:
             raise InputError("BERTTrainer.test: there is no test data; give test_dataloader [E-TRAINER-NO-TEST]")
         return self.iteration(epoch, self.test_data, train=False)
@@ -154,7 +215,7 @@ class BERTTrainer:
         metrics = Metrics(self.device, None if train else self._word_counts)
         self.model.train(train)
         try:
-            with torch.set_grad_enabled(train), self._update.precision():
+            with torch.set_grad_enabled(train), self.update.precision():
                 self._run_pass(epoch, data_loader, train, metrics)
         finally:
             self.model.train(was_training)
@@ -179,53 +240,24 @@ class BERTTrainer:
             SaveError: The file cannot be written; earlier files are whole.
         """
         output_path = f"{file_path}.ep{epoch}"
-        within = self._is_within_pass
-        state = {
-            "library_version": __version__,
-            "model_config": self.bert.config,
-            "model": self.language_model.state_dict(),
-            "optimizer": self.optim.state_dict(),
-            "schedule": self.optim_schedule.state_dict(),
-            "scaler": self._update.state_dict(),
-            "random": self._random if within else random_state(),
-            "pass_start_random": self._pass_start_random if within else None,
-            "position": {
-                "epoch": self._epoch if within else epoch + 1,
-                "n_batches": self._n_batches if within else 0,
-                "is_within_pass": within,
-            },
-            "n_threads": torch.get_num_threads(),
-            "settings": self.settings,
-        }
-        save_checkpoint(output_path, state)
+        save_checkpoint(output_path, collect(self, epoch))
         return output_path
 
-    def resume(self, path: str) -> int:
+    def resume(self, path: str, *, allow_change: bool = True) -> int:
         """Take over the state of a checkpoint, so that training goes on as if it had never stopped, to the bit.
 
         Args:
-            path: A file written by `save` of a trainer with the same model sizes and data.
+            path: A file written by `save`, or a `checkpoint-STEP` folder, of a trainer with the same model sizes and data.
+            allow_change: Go on, with a warning, where settings differ that change what is computed.
 
         Returns:
             The number of the next pass: continue with `train` of it.
 
         Raises:
-            InputError: The file cannot be used, or belongs to a model of other sizes or another vocabulary.
+            InputError: The file cannot be used, or belongs to a model of other sizes, another vocabulary or other settings.
         """
-        state = load_checkpoint(path)
-        check_same_model(path, state, self.bert.config, self.settings)
-        load_weights(path, self.language_model, state["model"])
-        load_optimizer(self.optim, state["optimizer"])
-        here = {**self.optim_schedule.state_dict(), **self.settings, "n_threads": torch.get_num_threads()}
-        for difference in differences(state, here):
-            warnings.warn(f"{path}: {difference}: the run is not the unbroken one", stacklevel=2)
-        self.optim_schedule.load_state_dict(state["schedule"])
-        self._update.load_state_dict(state.get("scaler", {}))
-        set_random_state(state["random"])
-        self._random, self._pass_start_random = state["random"], state["pass_start_random"]
-        self._epoch, self._n_batches = state["position"]["epoch"], state["position"]["n_batches"]
-        self._is_within_pass = self._is_to_go_on = state["position"]["is_within_pass"]
-        return self._epoch
+        restore(self, path, allow_change=allow_change)
+        return self.position.epoch
 
     @property
     def is_done(self) -> bool:
@@ -233,68 +265,53 @@ class BERTTrainer:
         return self.max_steps is not None and self.optim_schedule.n_current_steps >= self.max_steps
 
     def _run_pass(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]], train: bool, metrics: Metrics) -> None:
-        batches = self._train_batches(epoch, data_loader) if train else iter(data_loader)
-        n_batches = count_batches(data_loader)
-        name = f"EP_{'train' if train else 'test'}:{epoch}"
-        with tqdm(total=n_batches, initial=self._n_batches if train else 0, desc=name, disable=None, file=sys.stderr) as bar:
-            while not (train and self.is_done) and (group := list(islice(batches, self._n_together if train else 1))):
-                prepared = [prepare_batch(batch, self.bert.vocab_size, self.device) for batch in group]
-                self._step(prepared, train, metrics)
-                bar.update(len(group))
-                if train:
-                    self._n_batches += len(group)
-                    self._random = random_state()
-                    if metrics.n_steps % self.log_freq == 0:
-                        self._log(name, epoch, n_batches, metrics)
-        if not (metrics.n_steps or (train and (self.is_done or self._n_batches))):
-            raise InputError(f"{name}: the loader gave no batch; check that it can be gone through again [E-TRAINER-NO-DATA]")
-        if train and (self._n_batches == n_batches or not self.is_done):
-            self._epoch, self._is_within_pass = epoch + 1, False
-
-    def _step(self, batches: Sequence[dict[str, Any]], train: bool, metrics: Metrics) -> None:
-        """One or more batches forward and, in training, back, and one update by all of them."""
-        targets = [batch["bert_label"].flatten()[batch["places"][1]] for batch in batches]
-        n_targets = sum(len(each) for each in targets)
-        n_answers = sum(len(batch.get("is_next", ())) for batch in batches)
+        n_batches, position = count_batches(data_loader), self.position
         if train:
-            self.optim_schedule.zero_grad()
-        for batch, targets_M in zip(batches, targets, strict=True):
-            with self._update.autocast():
-                # A criterion of someone's own takes the plain way.
-                is_ours = type(self.criterion) is PretrainingCriterion
-                sums = self.objective(**batch) if is_ours else sums_by(self.criterion, self.model, batch)
-            if train:
-                self._update.backward(sums, n_targets, n_answers)
-            metrics.add(sums.detach(), targets_M)
-        if train:
-            self._update.step(self.optim_schedule, self.language_model.parameters(), self.max_grad_norm)
-        metrics.n_steps += 1
-
-    def _train_batches(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]]) -> Iterator[Mapping[str, Tensor]]:
-        """The batches of a pass that are still to be trained on, after telling the loader which pass it is."""
-        tell_epoch(data_loader, epoch)
-        if not self._is_to_go_on:
-            self._epoch, self._n_batches, self._is_within_pass = epoch, 0, True
-            self._pass_start_random = random_state()
+            batches = position.batches(epoch, data_loader)
+            self._go_on_measuring(metrics)
+        else:
             batches = iter(data_loader)
-            self._random = random_state()
-            return batches
-        if epoch != self._epoch:
-            where = f"the checkpoint stopped within pass {self._epoch}"
-            raise InputError(f"train({epoch}): {where}; call train({self._epoch}) first [E-RESUME-EPOCH]")
-        self._is_to_go_on = False
-        if isinstance(data_loader, BatchLoader):
-            data_loader.start_at(self._n_batches)
-            return iter(data_loader)
-        # A foreign loader may draw its order from the global state, so it is rewound to where the pass began.
-        set_random_state(self._pass_start_random)
-        batches = skip_batches(data_loader, self._n_batches, epoch)
-        set_random_state(self._random)
-        return batches
+        name, n_together = f"EP_{'train' if train else 'test'}:{epoch}", self.args.gradient_accumulation_steps if train else 1
+        with tqdm(total=n_batches, initial=position.n_batches if train else 0, desc=name, disable=None, file=sys.stderr) as bar:
+            while not (train and self._is_to_stop) and (group := list(islice(batches, n_together))):
+                if train:
+                    self._train_on(group, epoch, n_batches, metrics)
+                else:
+                    self.step.evaluate(group[0], metrics)
+                    if self._run is not None:
+                        self._run.poll()
+                bar.update(len(group))
+        if not (metrics.n_steps or (train and (self._is_to_stop or position.n_batches))):
+            raise InputError(f"{name}: the loader gave no batch; check that it can be gone through again [E-TRAINER-NO-DATA]")
+        if train and (position.n_batches == n_batches or not self._is_to_stop):
+            position.pass_done()
+
+    @property
+    def _is_to_stop(self) -> bool:
+        return self.is_done or (self._run is not None and self._run.is_to_stop)
+
+    def _train_on(self, group: Sequence[Mapping[str, Tensor]], epoch: int, n_batches: int | None, metrics: Metrics) -> None:
+        """One step, and what follows it."""
+        if self._run is not None:
+            self._run.step_begins()
+        outcome = self.step.train(group, metrics)
+        self.position.batches_done(len(group))
+        self.bad_steps.note(outcome.is_good, group, epoch, outcome.grad_norm)
+        if self._run is not None:
+            self._run.step_ended(epoch, n_batches, metrics, outcome)
+        elif metrics.n_steps % self.log_freq == 0:
+            self._log(f"EP_train:{epoch}", epoch, n_batches, metrics)
+
+    def _go_on_measuring(self, metrics: Metrics) -> None:
+        """Add what was measured of this pass before it was saved."""
+        self.pass_metrics = metrics
+        if self.metrics_to_go_on_from is not None:
+            metrics.go_on_from(*self.metrics_to_go_on_from)
+        self.metrics_to_go_on_from = None
 
     def _log(self, name: str, epoch: int, n_batches: int | None, metrics: Metrics) -> None:
         report = metrics.read()
         check_finite(report["loss"], epoch, metrics)
         n_left = None if self.max_steps is None else self.max_steps - self.optim_schedule.n_current_steps
-        where = f"{name} batch {self._n_batches}" + (f"/{n_batches}" if n_batches else "")
+        where = f"{name} batch {self.position.n_batches}" + (f"/{n_batches}" if n_batches else "")
         tqdm.write(f"{where} {progress_line(report, self.optim.param_groups[0]['lr'], n_left)}", file=sys.stderr)

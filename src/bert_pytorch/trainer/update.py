@@ -5,6 +5,7 @@ Shapes: S sums of a batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -70,11 +71,18 @@ class Update:
         totals_S = sums.sum(0)
         self.scaler.scale(totals_S[_MLM] / max(1, n_targets) + totals_S[_NSP] / max(1, n_answers)).backward()
 
-    def step(self, optim_schedule: ScheduledOptim, parameters: Iterable[nn.Parameter], max_grad_norm: float | None) -> None:
-        """Clip the gradients, move the parameters, and set the rate of the next step."""
-        if max_grad_norm is not None:
-            self.scaler.unscale_(optim_schedule.optimizer)
-            nn.utils.clip_grad_norm_(parameters, max_grad_norm)
+    @property
+    def is_scaled(self) -> bool:
+        """Whether losses are scaled, and steps with gradients that are not finite expected now and then."""
+        return self.scaler.is_enabled()
+
+    def clip(self, optim_schedule: ScheduledOptim, parameters: Iterable[nn.Parameter], max_grad_norm: float | None) -> Tensor:
+        """Scale the gradients down to a norm, all together, where one is given; the norm they had, `[]`."""
+        self.scaler.unscale_(optim_schedule.optimizer)
+        return nn.utils.clip_grad_norm_(parameters, math.inf if max_grad_norm is None else max_grad_norm)
+
+    def step(self, optim_schedule: ScheduledOptim) -> None:
+        """Move the parameters, and set the rate of the next step."""
         optim_schedule.step_and_update_lr(self.scaler)
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,0 +1,180 @@
+"""Every setting of training, under the names that users of Transformers know.
+
+Where `bert` has an older name for one, as `--lr` for `learning_rate`, both are flags. Torch is not imported here, so that the
+command line can be read without it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
+
+from ..errors import InputError
+
+T = TypeVar("T")
+STRATEGIES = ("no", "steps", "epoch")
+_ABOVE_0, _FROM_0 = "a number above 0", "a number of at least 0"
+_FROM_1, _WHOLE = "a whole number of at least 1", "a whole number of at least 0"
+_SHARE = "a number of at least 0 and below 1"
+_EXPECTED = {
+    _ABOVE_0: lambda value: _is_number(value) and 0 < value < math.inf,
+    _FROM_0: lambda value: _is_number(value) and 0 <= value < math.inf,
+    _SHARE: lambda value: _is_number(value) and 0 <= value < 1,
+    _FROM_1: lambda value: _is_whole(value) and value >= 1,
+    _WHOLE: lambda value: _is_whole(value) and value >= 0,
+}
+
+
+def _of(default: T, expected: str | tuple[str, ...], what: str, *, changes: bool = False) -> T:
+    """A field: its default, which values are good, what it is for, and whether it changes what is computed."""
+    return field(default=default, metadata={"expected": expected, "help": what, "changes": changes})
+
+
+@dataclass(frozen=True)
+class TrainingArguments:
+    """The settings of `BERTTrainer.fit`.
+
+    Raises:
+        InputError: A value is out of its range, two contradict each other, or one would have no effect.
+    """
+
+    output_dir: str | None = _of(None, "", "folder of the run: checkpoint-STEP, log.jsonl, report.html")
+    num_train_epochs: int = _of(3, _FROM_1, "passes over the corpus, the plan", changes=True)
+    max_steps: int | None = _of(None, _FROM_1, "steps of the whole run, in place of num_train_epochs", changes=True)
+    max_minutes: float | None = _of(None, _ABOVE_0, "stop after so many minutes of this process, saved")
+    per_device_train_batch_size: int | None = _of(None, _FROM_1, "examples a batch, where a dataset is given", changes=True)
+    per_device_eval_batch_size: int | None = _of(None, _FROM_1, "examples an evaluation batch")
+    gradient_accumulation_steps: int = _of(1, _FROM_1, "batches a step", changes=True)
+    learning_rate: float = _of(1e-4, _ABOVE_0, "peak learning rate", changes=True)
+    lr_scheduler_type: str = _of("linear", "", "what the rate does after the warm-up", changes=True)
+    lr_scheduler_kwargs: Mapping[str, float | int | str] | None = _of(None, "", "settings of the schedule", changes=True)
+    warmup_steps: int | None = _of(None, _WHOLE, "steps up to the peak rate (a tenth of the run)", changes=True)
+    warmup_ratio: float | None = _of(None, _SHARE, "the same as a share of the run", changes=True)
+    optim: str = _of("adamw_torch_fused", "", "the optimiser", changes=True)
+    optim_args: Mapping[str, float | int | str] | None = _of(None, "", "settings of the optimiser", changes=True)
+    weight_decay: float = _of(0.01, _FROM_0, "decoupled weight decay", changes=True)
+    adam_beta1: float = _of(0.9, _SHARE, "first decay rate of Adam", changes=True)
+    adam_beta2: float = _of(0.999, _SHARE, "second decay rate of Adam", changes=True)
+    adam_epsilon: float = _of(1e-8, _ABOVE_0, "keeps Adam's division finite", changes=True)
+    max_grad_norm: float = _of(1.0, _FROM_0, "clip the gradient norm; 0: never", changes=True)
+    label_smoothing_factor: float = _of(0.0, _SHARE, "share of the target spread over all words", changes=True)
+    logging_strategy: str = _of("steps", STRATEGIES, "when figures of training are logged")
+    logging_steps: int = _of(10, _FROM_1, "steps between two logs")
+    logging_first_step: bool = _of(False, "", "log the first step too")
+    logging_dir: str | None = _of(None, "", "folder for TensorBoard")
+    eval_strategy: str | None = _of(None, STRATEGIES, "when the held-out data are evaluated (epoch, where there are any)")
+    eval_steps: int | None = _of(None, _FROM_1, "steps between two evaluations (logging_steps)")
+    eval_delay: float = _of(0, _FROM_0, "steps or epochs before the first evaluation")
+    save_strategy: str = _of("epoch", STRATEGIES, "when checkpoint-STEP is saved")
+    save_steps: int | None = _of(None, _FROM_1, "steps between two checkpoints (500)")
+    save_total_limit: int | None = _of(None, _FROM_1, "newest checkpoints that stay, the best aside (all)")
+    on_save_error: str = _of("stop", ("stop", "continue"), "when a checkpoint cannot be written")
+    load_best_model_at_end: bool = _of(False, "", "end with the weights of the best evaluation")
+    metric_for_best_model: str | None = _of(None, "", "figure that decides (eval_loss)")
+    greater_is_better: bool | None = _of(None, "", "whether more of it is better (not for losses)")
+    early_stopping_patience: int | None = _of(None, _FROM_1, "stop after so many evaluations without a new best")
+    early_stopping_threshold: float = _of(0.0, _FROM_0, "by how much a new best must be better to count")
+    fp16: bool = _of(False, "", "multiply in float16, losses scaled", changes=True)
+    bf16: bool = _of(False, "", "multiply in bfloat16", changes=True)
+    float32_matmul_precision: str | None = _of(None, ("highest", "high", "medium"), "bits of float32 products", changes=True)
+    gradient_checkpointing: bool = _of(False, "", "a fraction of the memory for a third more work")
+    torch_compile: bool = _of(False, "", "compile the blocks", changes=True)
+    torch_compile_backend: str | None = _of(None, "", "torch.compile's backend (inductor)", changes=True)
+    seed: int = _of(42, _WHOLE, "same seed, same run", changes=True)
+    resume_from_checkpoint: str | None = _of(None, "", "last, or a checkpoint")
+    allow_change: bool = _of(False, "", "go on from a checkpoint of other settings")
+    max_bad_steps: int = _of(10, _FROM_1, "skipped steps in a row, for numbers that are not finite, before the run stops")
+
+    def __post_init__(self) -> None:
+        """Check every value, then what they mean together."""
+        for each in fields(self):
+            self._check(each.name, each.metadata["expected"])
+        for wrong, message in self._contradictions():
+            if wrong:
+                raise InputError(f"TrainingArguments: {message} [E-SETTING-CONFLICT]")
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> TrainingArguments:
+        """The settings that a mapping holds, from a YAML file for instance.
+
+        Raises:
+            InputError: A name is unknown; the nearest one is named. Else as for the class.
+        """
+        names = [each.name for each in fields(cls)]
+        for name in values:
+            if name not in names:
+                near = difflib.get_close_matches(name, names, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"they are {', '.join(names)}"
+                raise InputError(f"TrainingArguments: unknown setting {name}; {hint} [E-CONFIG-KEY]")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, object]:
+        """All values by name, plain."""
+        return asdict(self)
+
+    @property
+    def best_metric_name(self) -> str:
+        """The figure that decides which evaluation is the best, with its prefix."""
+        name = self.metric_for_best_model or "loss"
+        return name if name.startswith("eval_") else f"eval_{name}"
+
+    @property
+    def is_greater_better(self) -> bool:
+        """Whether more of it is better: as asked for, else not for losses."""
+        return not self.best_metric_name.endswith("loss") if self.greater_is_better is None else self.greater_is_better
+
+    def _check(self, name: str, expected: str | tuple[str, ...]) -> None:
+        value = getattr(self, name)
+        if value is None or expected == "":
+            return
+        if isinstance(expected, tuple):
+            is_good, text = value in expected, f"one of: {', '.join(expected)}"
+        else:
+            is_good, text = _EXPECTED[expected](value), expected
+        if not is_good:
+            raise InputError(f"TrainingArguments: {name} is {value!r}, expected {text} [E-TRAINER-SETTING]")
+
+    def _contradictions(self) -> list[tuple[bool, str]]:
+        """What does not go together, each with the message."""
+        evaluates = self.eval_strategy != "no"
+        chooses = self.load_best_model_at_end or self.early_stopping_patience is not None
+        return [
+            (self.bf16 and self.fp16, "bf16 and fp16 are both on; leave fp16 out, or bf16 on an older GPU"),
+            (
+                self.torch_compile_backend is not None and not self.torch_compile,
+                "torch_compile_backend has no effect without torch_compile; leave it out",
+            ),
+            (
+                self.warmup_steps is not None and self.warmup_ratio is not None,
+                "warmup_steps and warmup_ratio are both set; leave one out",
+            ),
+            (
+                self.eval_steps is not None and self.eval_strategy not in ("steps", None),
+                f"eval_steps has no effect with eval_strategy {self.eval_strategy}; set eval_strategy to steps",
+            ),
+            (
+                self.save_steps is not None and self.save_strategy != "steps",
+                f"save_steps has no effect with save_strategy {self.save_strategy}; set save_strategy to steps",
+            ),
+            (chooses and not evaluates, "the best model needs evaluations; set eval_strategy to steps or epoch"),
+            (
+                self.early_stopping_threshold > 0 and self.early_stopping_patience is None,
+                "early_stopping_threshold has no effect without early_stopping_patience; set that too",
+            ),
+            (self.load_best_model_at_end and not self.output_dir, "load_best_model_at_end needs an output_dir; name one"),
+            (
+                self.save_total_limit is not None and not self.output_dir,
+                "save_total_limit has no effect without output_dir; name one",
+            ),
+        ]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

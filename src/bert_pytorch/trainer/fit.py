@@ -1,0 +1,293 @@
+"""A whole run: pass after pass, with logs, evaluations, checkpoints and callbacks where the settings have them."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from ..errors import InputError, UserError
+from .callbacks import CallbackHandler, EarlyStoppingCallback, JsonlCallback, TensorBoardCallback, TrainerState
+from .criterion import Metrics, progress_line
+from .saving import Saver
+from .signals import InterruptedRunError, Signals
+from .state import restore
+from .step import Outcome
+
+if TYPE_CHECKING:
+    from .pretrain import BERTTrainer
+
+_SAVE_STEPS = 500
+_MEASURED_BY_THE_CLOCK = ("tokens_per_second", "seconds")
+
+
+class _EvaluationStoppedError(Exception):
+    """A signal came within an evaluation, which is left for the run that goes on."""
+
+
+class Run:
+    """The plan of a trainer, carried out.
+
+    Attributes:
+        state: Where the run is; saved with it.
+        stopped_by: `plan`, or what ended it before.
+    """
+
+    def __init__(self, trainer: BERTTrainer, callbacks: Sequence[object]) -> None:
+        """Prepare a run.
+
+        Raises:
+            InputError: Evaluations are asked for without held-out data, or a callback has no event.
+        """
+        self.trainer, self.args, self.state = trainer, trainer.args, TrainerState()
+        has_data = trainer.test_data is not None
+        self.eval_strategy = self.args.eval_strategy or ("epoch" if has_data else "no")
+        chooses = self.args.load_best_model_at_end or self.args.early_stopping_patience is not None
+        if not has_data and (self.eval_strategy != "no" or chooses):
+            raise InputError("fit: evaluations are asked for without held-out data; give test_dataloader [E-TRAINER-NO-TEST]")
+        built_in: list[object] = [JsonlCallback()]
+        if self.args.logging_dir is not None:
+            built_in.append(TensorBoardCallback())
+        if self.args.early_stopping_patience is not None:
+            built_in.append(EarlyStoppingCallback(self.args.early_stopping_patience, self.args.early_stopping_threshold))
+        self.handler = CallbackHandler([*built_in, *callbacks], self.args, self.state)
+        self.stopped_by, self.signals = "plan", Signals()
+        self.saver = Saver(trainer, self.args, self.state)
+        self.eval_report: dict[str, float] = {}
+        self._logged_step = -1
+        self._logged_sums: list[float] | None = None
+        self._evaluation_is_due = False
+        self.train_report: dict[str, float] = {}
+        self._last_outcome: Outcome | None = None
+
+    def fit(self) -> dict[str, Any]:
+        """Carry it out; the last figures of training and evaluation, and how it ended.
+
+        Raises:
+            InterruptedRunError: A signal ended it; it is saved.
+            UserError: It cannot begin or go on.
+        """
+        self._began = self._logged_at = time.perf_counter()
+        self.saver.open()
+        try:
+            with self.signals:
+                self._resume()
+                self._train()
+        finally:
+            self.saver.close()
+        return {"stopped_by": self.stopped_by, **self.train_report, **self.eval_report}
+
+    def step_begins(self) -> None:
+        """Tell the callbacks."""
+        self._call("on_step_begin")
+
+    def step_ended(self, epoch: int, n_batches: int | None, metrics: Metrics, outcome: Outcome) -> None:
+        """Log, evaluate and save where it is time to, and see whether the run is to end.
+
+        Args:
+            epoch: The pass.
+            n_batches: Batches of it; None: not known.
+            metrics: What it has measured so far.
+            outcome: What the step did.
+        """
+        self._metrics, self._last_outcome, args, control = metrics, outcome, self.args, self.handler.control
+        step = self.state.global_step = self.trainer.optim_schedule.n_current_steps
+        done = self.trainer.position.n_batches
+        self.state.epoch = epoch + (done / n_batches if n_batches else 0.0)
+        is_first = step == 1 and args.logging_first_step
+        control.should_log = args.logging_strategy == "steps" and (step % args.logging_steps == 0 or is_first)
+        every = args.eval_steps or args.logging_steps
+        is_late_enough = step > args.eval_delay or not args.eval_delay
+        control.should_evaluate = self.eval_strategy == "steps" and step % every == 0 and is_late_enough
+        control.should_save = args.save_strategy == "steps" and step % (args.save_steps or _SAVE_STEPS) == 0
+        self._call("on_step_end")
+        self._act()
+        if args.max_minutes is not None and time.perf_counter() - self._began >= 60 * args.max_minutes:
+            self._stop("max_minutes")
+        if self.signals.received is not None:
+            self._stop("signal")
+
+    def poll(self) -> None:
+        """Within an evaluation: leave it when a signal has come."""
+        if self.signals.received is not None:
+            raise _EvaluationStoppedError
+
+    @property
+    def is_to_stop(self) -> bool:
+        """Whether the pass is not to go on."""
+        return self.handler.control.should_training_stop or self.handler.control.should_epoch_stop
+
+    def _resume(self) -> None:
+        path = self.saver.find()
+        if path is None:
+            return
+        run = restore(self.trainer, path, allow_change=self.args.allow_change).get("run")
+        self.state.global_step = self.trainer.optim_schedule.n_current_steps
+        if run is not None:
+            self.state.load(run["state"])
+            self.handler.load_state_dict(run["callbacks"])
+            self._logged_sums, self._logged_step = run["logged_sums"], run["logged_step"]
+            self._evaluation_is_due = run["evaluation_is_due"]
+            self.train_report, self.eval_report = run["train_report"], run["eval_report"]
+        self.saver.resumed(self.state.global_step)
+
+    def _train(self) -> None:
+        trainer, args = self.trainer, self.args
+        self.state.max_steps, self.state.num_train_epochs = trainer.max_steps or 0, args.num_train_epochs
+        if trainer.is_done or (args.max_steps is None and trainer.position.epoch >= args.num_train_epochs):
+            raise InputError("fit: the checkpoint has all that the plan asks for; to train longer raise it [E-RESUME-DONE]")
+        self._call("on_train_begin")
+        try:
+            if self._evaluation_is_due:
+                self._evaluate()
+                self._act()
+            while not (trainer.is_done or self.handler.control.should_training_stop):
+                if args.max_steps is None and trainer.position.epoch >= args.num_train_epochs:
+                    break
+                self._pass(trainer.position.epoch)
+            if self.signals.received is not None:
+                self._interrupted(self.signals.received)
+        except UserError as error:
+            if error.code == "E-CALLBACK":
+                # What training has reached is whole: it was the onlooker that failed.
+                self.saver.save(self._to_keep())
+            raise
+        if args.save_strategy != "no":
+            self._save()
+        if args.load_best_model_at_end:
+            self.saver.load_best()
+        self._call("on_train_end")
+
+    def _interrupted(self, number: int) -> None:
+        """Save, and end with the signal's exit status."""
+        path = self._save(again=self._evaluation_is_due)
+        where = f"saved as {path}; go on with --resume_from_checkpoint last" if path else "its last checkpoint stays"
+        message = f"stopped by signal {number} after step {self.state.global_step}: {where} [E-INTERRUPTED]"
+        raise InterruptedRunError(number, message)
+
+    def _pass(self, epoch: int) -> None:
+        args, control = self.args, self.handler.control
+        control.should_epoch_stop = False
+        if not self.trainer.position.is_within_pass:
+            self._logged_sums = None
+            self._call("on_epoch_begin")
+        try:
+            self.train_report = self.trainer.train(epoch)
+        except RuntimeError as error:
+            # A signal to the whole group ends the data's processes too; what they were to bring is not needed any more.
+            if isinstance(error, UserError) or self.signals.received is None:
+                raise
+        if control.should_training_stop or self.signals.received is not None:
+            return
+        self.state.epoch = float(epoch + 1)
+        control.should_log = args.logging_strategy == "epoch"
+        is_late_enough = epoch + 1 > args.eval_delay or not args.eval_delay
+        control.should_evaluate = self.eval_strategy == "epoch" and is_late_enough
+        control.should_save = args.save_strategy == "epoch"
+        self._call("on_epoch_end")
+        self._act()
+
+    def _act(self) -> None:
+        """Do what the flags ask for, in this order, so that a checkpoint has the figures of its step."""
+        control = self.handler.control
+        if control.should_log:
+            control.should_log = False
+            self._log()
+        if control.should_evaluate:
+            control.should_evaluate = False
+            self._evaluate()
+        if control.should_save:
+            control.should_save = False
+            self._save()
+
+    def _log(self) -> None:
+        """What training measured since the last log of this pass."""
+        trainer, state = self.trainer, self.state
+        if self._logged_step == state.global_step or self._last_outcome is None:
+            return
+        report, now = self._metrics.read(since=self._logged_sums), time.perf_counter()
+        seconds, self._logged_at = now - self._logged_at, now
+        self._logged_sums, self._logged_step = self._metrics.sums, state.global_step
+        state.num_input_tokens_seen += int(report["real_tokens"])
+        names = ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy")
+        entry = {name: report[name] for name in names if math.isfinite(report[name])}
+        entry |= {"learning_rate": self._last_outcome.rate, "grad_norm": float(self._last_outcome.grad_norm)}
+        entry["tokens_per_second"] = report["real_tokens"] / seconds
+        self._add(entry)
+        n_left = None if trainer.max_steps is None else trainer.max_steps - state.global_step
+        where = f"step {state.global_step}" + (f"/{trainer.max_steps}" if trainer.max_steps else "")
+        tqdm.write(f"{where} {progress_line(report, self._last_outcome.rate, n_left)}", file=sys.stderr)
+
+    def _add(self, entry: dict[str, float]) -> None:
+        finite = {name: value for name, value in entry.items() if math.isfinite(value)}
+        logs = {"step": self.state.global_step, "epoch": self.state.epoch, **finite}
+        self.state.log_history.append(logs)
+        self._call("on_log", logs=logs)
+
+    def _evaluate(self) -> None:
+        try:
+            report = self.trainer.test(self.trainer.position.epoch)
+        except _EvaluationStoppedError:
+            self._evaluation_is_due = True
+            return
+        self._evaluation_is_due, self.eval_report = False, report
+        figures = {f"eval_{name}": value for name, value in report.items() if name not in _MEASURED_BY_THE_CLOCK}
+        self._add(figures)
+        self._call("on_evaluate", metrics=figures)
+        self._compare(figures)
+
+    def _compare(self, figures: dict[str, float]) -> None:
+        """See whether these are the best so far."""
+        state, args = self.state, self.args
+        chooses = args.load_best_model_at_end or args.early_stopping_patience is not None
+        name = args.best_metric_name
+        if name not in figures:
+            if chooses or args.metric_for_best_model is not None:
+                there = ", ".join(sorted(figures))
+                raise InputError(f"metric_for_best_model: there is no {name}; there are {there} [E-METRIC-NAME]")
+            return
+        value, best = figures[name], state.best_metric
+        if math.isfinite(value) and (best is None or (value > best if args.is_greater_better else value < best)):
+            state.best_metric, state.best_global_step = value, state.global_step
+            state.best_model_checkpoint = None
+            if args.load_best_model_at_end:
+                self.handler.control.should_save = True
+        self.trainer.optim_schedule.report_metric(value)
+
+    def _stop(self, reason: str) -> None:
+        self.handler.control.should_training_stop = True
+        if self.stopped_by == "plan":
+            self.stopped_by = reason
+
+    def _to_keep(self) -> dict[str, Any]:
+        return {
+            "callbacks": self.handler.state_dict(),
+            "logged_sums": self._logged_sums,
+            "logged_step": self._logged_step,
+            "evaluation_is_due": self._evaluation_is_due,
+            "train_report": self.train_report,
+            "eval_report": self.eval_report,
+        }
+
+    def _save(self, *, again: bool = False) -> str | None:
+        path = self.saver.save(self._to_keep(), again=again)
+        if path is not None:
+            self._call("on_save")
+        return path
+
+    def _call(self, event: str, *, logs: Mapping[str, float] | None = None, metrics: Mapping[str, float] | None = None) -> None:
+        trainer = self.trainer
+        things = {
+            "trainer": trainer,
+            "model": trainer.language_model,
+            "optimizer": trainer.optim,
+            "lr_scheduler": trainer.optim_schedule,
+            "train_dataloader": trainer.train_data,
+            "eval_dataloader": trainer.test_data,
+        }
+        given = {"logs": logs, "metrics": metrics}
+        self.handler.call(event, {**things, **{name: value for name, value in given.items() if value is not None}})

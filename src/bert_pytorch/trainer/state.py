@@ -1,0 +1,88 @@
+"""All that decides how a trainer goes on: taken from it, and given to another."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from .. import __version__
+from ..errors import InputError
+from .arguments import TrainingArguments
+from .checkpoint import check_same_model, load_checkpoint, load_weights
+from .optim_schedule import load_optimizer
+
+if TYPE_CHECKING:
+    from .pretrain import BERTTrainer
+
+_HINTS = {"n_total_steps": " (to part one run, keep its plan and give --stop_after_epochs)"}
+_OF_THE_SCHEDULE = ("n_total_steps", "n_warmup_steps")
+_STAND_IN_THE_SCHEDULE = {"num_train_epochs", "max_steps", "warmup_steps", "warmup_ratio"}
+
+
+def collect(trainer: BERTTrainer, epoch: int | None = None) -> dict[str, Any]:
+    """The state, as a nest of plain values and tensors; outside a pass that behind pass `epoch`, where given."""
+    metrics = trainer.pass_metrics if trainer.position.is_within_pass else None
+    return {
+        "library_version": __version__,
+        "model_config": trainer.bert.config,
+        "model": trainer.language_model.state_dict(),
+        "optimizer": trainer.optim.state_dict(),
+        "schedule": trainer.optim_schedule.state_dict(),
+        "scaler": trainer.update.state_dict(),
+        **trainer.position.state_dict(epoch),
+        "pass_sums": None if metrics is None else [metrics.sums, metrics.n_steps],
+        "n_parts": trainer.step.n_parts,
+        "n_threads": torch.get_num_threads(),
+        "settings": trainer.settings,
+        "arguments": trainer.args.to_dict(),
+    }
+
+
+def restore(trainer: BERTTrainer, path: str | os.PathLike[str], *, allow_change: bool) -> dict[str, Any]:
+    """Put the state of a checkpoint into a trainer, which then goes on as if it had never stopped; returns that state.
+
+    Args:
+        trainer: One of the same model sizes and vocabulary.
+        path: A checkpoint of either form.
+        allow_change: Go on, with a warning, where settings differ that change what is computed.
+
+    Raises:
+        InputError: The checkpoint cannot be used, is of another model or vocabulary, or of other settings.
+    """
+    state = load_checkpoint(path)
+    check_same_model(path, state, trainer.bert.config, trainer.settings)
+    differing, harmless = differences(state, trainer)
+    if differing and not allow_change:
+        message = f"{path}: was trained with other settings: {'; '.join(differing)}"
+        raise InputError(f"{message}; give the same, or pass --allow_change [E-RESUME-CHANGED]")
+    for difference in [*differing, *harmless]:
+        warnings.warn(f"{path}: {difference}: the run is not the unbroken one", stacklevel=3)
+    load_weights(path, trainer.language_model, state["model"])
+    load_optimizer(trainer.optim, state["optimizer"])
+    trainer.optim_schedule.load_state_dict(state["schedule"])
+    trainer.update.load_state_dict(state.get("scaler", {}))
+    trainer.position.load_state_dict(state)
+    trainer.step.n_parts = state.get("n_parts", 1)
+    trainer.metrics_to_go_on_from = state.get("pass_sums")
+    return state
+
+
+def differences(state: dict[str, Any], trainer: BERTTrainer) -> tuple[list[str], list[str]]:
+    """What a checkpoint was trained under and this trainer is not: what changes the mathematics, and what its rounding only."""
+    names = {each.name for each in fields(TrainingArguments) if each.metadata["changes"]} - _STAND_IN_THE_SCHEDULE
+    there = {name: value for name, value in state.get("arguments", {}).items() if name in names}
+    here = {name: value for name, value in trainer.args.to_dict().items() if name in names}
+    there |= {name: state["schedule"][name] for name in _OF_THE_SCHEDULE} | state["settings"]
+    schedule = trainer.optim_schedule
+    here |= {"n_total_steps": schedule.n_total_steps, "n_warmup_steps": schedule.n_warmup_steps, **trainer.settings}
+    differing = [_difference(name, there[name], here[name]) for name in there if name in here and there[name] != here[name]]
+    threads = state["n_threads"], torch.get_num_threads()
+    return differing, [] if threads[0] == threads[1] else [_difference("n_threads", *threads)]
+
+
+def _difference(name: str, there: object, here: object) -> str:
+    return f"{name.removeprefix('n_')} was {there}, is now {here}{_HINTS.get(name, '')}"

@@ -1,0 +1,176 @@
+"""One step of training: the gradients of its batches, added up as if they were one batch, and the update.
+
+Where memory is short, batches are computed in parts. Where a loss or gradient is no number, the update is left out.
+
+Shapes: B sequences, L tokens per sequence, S sums of a batch.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import is_out_of_memory
+from ..model.bert import starts_of
+from .batch import prepare_batch
+from .criterion import Metrics, PretrainingCriterion
+from .objective import SUMS, sums_by
+from .randomness import random_state, set_random_state
+
+if TYPE_CHECKING:
+    from .pretrain import BERTTrainer
+
+_LOSSES = [SUMS.index("mlm_loss"), SUMS.index("nsp_loss")]
+ComputeLoss = Callable[[nn.Module, dict[str, Any], int], Tensor]
+"""From the model, a prepared batch and the number of targets of the whole step to the batch's share of the step's loss."""
+
+
+class EvalPrediction(NamedTuple):
+    """What `compute_metrics` is given: the words predicted at all targets of an evaluation, and the true ones, `[M]` int64."""
+
+    predictions: Tensor
+    label_ids: Tensor
+
+
+ComputeMetrics = Callable[[EvalPrediction], Mapping[str, float]]
+
+
+class Outcome(NamedTuple):
+    """What a step did."""
+
+    grad_norm: Tensor
+    """Before clipping, `[]`."""
+    rate: float
+    """The learning rate it was taken at."""
+    is_good: bool
+    """Whether the weights were updated."""
+
+
+class Step:
+    """Takes the steps of a trainer.
+
+    Attributes:
+        n_parts: In how many parts each batch is computed; more than 1 once memory was short.
+    """
+
+    def __init__(self, trainer: BERTTrainer, compute_loss: ComputeLoss | None, compute_metrics: ComputeMetrics | None) -> None:
+        """Step this trainer."""
+        self.trainer, self.compute_loss, self.compute_metrics = trainer, compute_loss, compute_metrics
+        self.n_parts = 1
+
+    def evaluate(self, batch: Mapping[str, Tensor], metrics: Metrics) -> None:
+        """Measure a batch."""
+        prepared = prepare_batch(batch, self.trainer.bert.vocab_size, self.trainer.device)
+        targets = targets_of(prepared)
+        metrics.add(self._sums(prepared, len(targets)), targets)
+        metrics.n_steps += 1
+
+    def loss_of(self, batch: Mapping[str, Tensor]) -> float:
+        """The sum of a batch's losses, whatever they are."""
+        prepared = prepare_batch(batch, self.trainer.bert.vocab_size, self.trainer.device)
+        sums = self._sums(prepared, max(1, len(targets_of(prepared))))
+        return float(sums[:, _LOSSES].sum())
+
+    def train(self, batches: Sequence[Mapping[str, Tensor]], metrics: Metrics) -> Outcome:
+        """Add up the gradients of batches and update once.
+
+        A step that does not fit into memory is tried again in twice as many parts, from the same random state.
+        """
+        random = random_state()
+        while True:
+            try:
+                measured = self._add_gradients([part for batch in batches for part in split(batch, self.n_parts)])
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or self.n_parts >= max(len(batch["bert_input"]) for batch in batches):
+                    raise
+                self.n_parts *= 2
+            else:
+                return self._update(measured, metrics)
+            # Here the failed try holds no tensor any more.
+            set_random_state(random)
+            if self.trainer.device.type == "cuda":
+                torch.cuda.empty_cache()
+            message = f"out of memory: from here on each batch is computed in {self.n_parts} parts; a step stays what it is"
+            warnings.warn(message, stacklevel=2)
+
+    def _add_gradients(self, batches: Sequence[Mapping[str, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+        trainer = self.trainer
+        prepared = [prepare_batch(batch, trainer.bert.vocab_size, trainer.device) for batch in batches]
+        targets = [targets_of(batch) for batch in prepared]
+        n_targets = sum(map(len, targets))
+        n_answers = sum(len(batch.get("is_next", ())) for batch in prepared)
+        trainer.optim_schedule.zero_grad()
+        measured = []
+        for batch, targets_M in zip(prepared, targets, strict=True):
+            sums = self._sums(batch, n_targets)
+            trainer.update.backward(sums, n_targets, n_answers)
+            measured.append((sums.detach(), targets_M))
+        return measured
+
+    def _sums(self, batch: dict[str, Any], n_targets: int) -> Tensor:
+        trainer = self.trainer
+        with trainer.update.autocast():
+            if self.compute_loss is not None:
+                return _sums_of_share(self.compute_loss(trainer.model, batch, n_targets), batch, n_targets)
+            # A criterion of someone's own takes the plain way.
+            if type(trainer.criterion) is PretrainingCriterion:
+                return trainer.objective(**batch)
+            return sums_by(trainer.criterion, trainer.model, batch)
+
+    def _update(self, measured: Sequence[tuple[Tensor, Tensor]], metrics: Metrics) -> Outcome:
+        trainer = self.trainer
+        rate = trainer.optim.param_groups[0]["lr"]
+        norm = trainer.update.clip(trainer.optim_schedule, trainer.language_model.parameters(), trainer.max_grad_norm)
+        losses = torch.stack([sums[:, _LOSSES].sum() for sums, _ in measured]).sum()
+        # Asked for at once: on a GPU this waits for the step, as does a scaler's own look at the gradients.
+        is_good = bool(torch.isfinite(losses)) and (trainer.update.is_scaled or bool(torch.isfinite(norm)))
+        if is_good:
+            trainer.update.step(trainer.optim_schedule)
+            for sums, targets in measured:
+                metrics.add(sums, targets)
+        else:
+            trainer.optim_schedule.skip()
+        metrics.n_steps += 1
+        return Outcome(norm, rate, is_good)
+
+
+def targets_of(prepared: Mapping[str, Any]) -> Tensor:
+    """Target ids `[M]` of a prepared batch."""
+    return prepared["bert_label"].flatten()[prepared["places"][1]]
+
+
+def split(batch: Mapping[str, Tensor], n_parts: int) -> list[Mapping[str, Tensor]]:
+    """A batch as several, of neighbouring rows; as it is where one part is asked for or it is none to be split."""
+    n_rows = len(batch["bert_input"]) if n_parts > 1 else 0
+    if n_rows < 2:
+        return [batch]
+    size = math.ceil(n_rows / n_parts)
+    counts = None
+    if "example" in batch:
+        counts = (starts_of(batch["example"]) & (batch["bert_input"] != 0)).sum(1).split(size)
+    parts = []
+    for number, start in enumerate(range(0, n_rows, size)):
+        part = {}
+        for name, value in batch.items():
+            if name == "is_next" and counts is not None:
+                first = sum(int(count.sum()) for count in counts[:number])
+                part[name] = value[first : first + int(counts[number].sum())]
+            else:
+                part[name] = value[start : start + size]
+        parts.append(part)
+    return parts
+
+
+def _sums_of_share(share: Tensor, batch: Mapping[str, Any], n_targets: int) -> Tensor:
+    """A loss of someone's own as the sums of a batch; what it does not tell is not a number."""
+    columns = dict.fromkeys(SUMS, share.new_zeros(()))
+    n_here = len(targets_of(batch))
+    columns |= {"mlm_loss": share * n_targets, "mlm_correct": share.new_full((), math.nan)}
+    counts = {"n_targets": n_here, "n_items": len(batch["places"][0]), "real_tokens": (batch["bert_input"] != 0).sum()}
+    columns |= {name: torch.as_tensor(count, dtype=share.dtype, device=share.device) for name, count in counts.items()}
+    return torch.stack([columns[name] for name in SUMS])[None]

@@ -1,0 +1,104 @@
+"""Files of named tensors, in the layout of safetensors: nothing in them can be executed, and other programs read them.
+
+Eight bytes with the length of a header, the header in JSON - type, shape and place of each tensor - and the numbers.
+
+Source: the format description of https://github.com/huggingface/safetensors; written here, as training needs only torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+
+_TYPES = {
+    **{"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "BOOL": torch.bool},
+    **{"I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8},
+}
+_NAMES = {kind: name for name, kind in _TYPES.items()}
+_MOST_HEADER = 100_000_000
+_SHARED = "shared"
+"""In the header's own words: names that stand for a tensor written under another name, as tied weights do."""
+
+
+class Writable(Protocol):
+    """What bytes can be written to."""
+
+    def write(self, content: bytes | memoryview, /) -> int:
+        """Write them."""
+        ...
+
+
+def write_tensors(file: Writable, tensors: Mapping[str, Tensor]) -> None:
+    """Write tensors, one that has two names once.
+
+    Args:
+        file: Where to, from its beginning.
+        tensors: By name; on any device.
+
+    Raises:
+        OSError: The disk is full, for instance.
+    """
+    header: dict[str, object] = {}
+    shared: dict[str, str] = {}
+    seen: dict[tuple[object, ...], str] = {}
+    end = 0
+    for name, value in tensors.items():
+        place = (str(value.device), value.data_ptr(), value.shape, value.stride(), value.dtype)
+        if value.numel() and place in seen:
+            shared[name] = seen[place]
+            continue
+        seen[place] = name
+        begin, end = end, end + value.numel() * value.element_size()
+        header[name] = {"dtype": _NAMES[value.dtype], "shape": list(value.shape), "data_offsets": [begin, end]}
+    if shared:
+        header["__metadata__"] = {_SHARED: json.dumps(shared)}
+    content = json.dumps(header).encode("ascii")
+    content += b" " * (-len(content) % 8)
+    file.write(len(content).to_bytes(8, "little") + content)
+    for name in tensors:
+        if name in header:
+            value = tensors[name].detach().cpu().contiguous()
+            if value.numel():
+                n_bytes = value.numel() * value.element_size()
+                file.write(memoryview((ctypes.c_char * n_bytes).from_address(value.data_ptr())).cast("B"))
+
+
+def tensors_of(content: bytearray, path: str | os.PathLike[str]) -> dict[str, Tensor]:
+    """The tensors that the bytes of a file hold, in CPU memory of their own.
+
+    Raises:
+        InputError: The file is damaged; the message names `path` and says where.
+    """
+    try:
+        return _parse(content)
+    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+        reason = f"{path}: damaged: {type(error).__name__}: {error}"
+        raise InputError(f"{reason}; use an earlier checkpoint [E-CHECKPOINT-DAMAGED]") from error
+
+
+def _parse(content: bytearray) -> dict[str, Tensor]:
+    size = int.from_bytes(content[:8], "little")
+    if len(content) < 8 or size > min(_MOST_HEADER, len(content) - 8):
+        raise ValueError("cut off within its header")
+    header = json.loads(content[8 : 8 + size])
+    shared = json.loads(header.pop("__metadata__", {}).get(_SHARED, "{}"))
+    tensors = {}
+    for name, entry in header.items():
+        kind, (begin, end) = _TYPES[entry["dtype"]], entry["data_offsets"]
+        shape = torch.Size(entry["shape"])
+        if not 0 <= begin <= end <= len(content) - 8 - size or end - begin != shape.numel() * kind.itemsize:
+            raise ValueError(f"{name} does not fit into the file")
+        # A copy of its own, so that no tensor holds the memory of all others, and all lie where arithmetic likes them.
+        flat = torch.empty(shape.numel(), dtype=kind)
+        if len(flat):
+            flat.copy_(torch.frombuffer(content, dtype=kind, count=len(flat), offset=8 + size + begin))
+        tensors[name] = flat.view(shape)
+    return {**tensors, **{alias: tensors[name] for alias, name in shared.items()}}
