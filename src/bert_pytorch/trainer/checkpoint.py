@@ -148,7 +148,9 @@ def load_model(path: str | os.PathLike[str]) -> BERTLM:
 def differences(state: dict[str, Any], here: dict[str, Any]) -> list[str]:
     """What a checkpoint was trained under - plan, threads, settings - and the run `here` is not, a text each."""
     there = {**state["schedule"], **state["settings"], "n_threads": state["n_threads"]}
-    names = [name for name in there if name in here and name != "n_current_steps" and there[name] != here[name]]
+    # Where a run has come to is no difference.
+    progress = ("n_current_steps", "n_skipped_steps", "plateau")
+    names = [name for name in there if name in here and name not in progress and there[name] != here[name]]
     hints = {"n_total_steps": " (to part one run, keep its plan and give --stop_after_epochs)"}
     return [f"{name.removeprefix('n_')} was {there[name]}, is now {here[name]}{hints.get(name, '')}" for name in names]
 
