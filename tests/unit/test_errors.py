@@ -27,6 +27,8 @@ from bert_pytorch.dataset.tokenizer import train_subwords
 from bert_pytorch.dataset.vocab import Vocab
 from bert_pytorch.errors import InputError, SaveError, TrainingError, UnavailableError, UserError
 from bert_pytorch.trainer import load_checkpoint
+from bert_pytorch.trainer.optimizers import make_optimizer
+from bert_pytorch.trainer.schedules import make_plan
 
 from .examples import (
     LIBRARY,
@@ -259,6 +261,8 @@ PROVOKE = {
     "E-MODEL-SHAPE": lambda: make_bert()(torch.ones(2, 5), torch.ones(2, 3)),
     "E-MODEL-SIZE": lambda: BERT(V, 6, 0, 3),
     "E-MODEL-VOCAB": lambda: BERTLM(make_bert(), V + 1),
+    "E-OPTIM-NAME": lambda: make_optimizer("adam", [], lr=0.1),
+    "E-OPTIM-SETTING": lambda: make_optimizer("sgd", [], lr=0.1, settings={"momentum": "much"}),
     "E-PAIRS-COLUMN": lambda: make_pairs(b"a,b\nc,d\n", "--format", "csv", "--columns", "z"),
     "E-PAIRS-NONE": lambda: make_pairs(b"one\n\ntwo\n"),
     "E-PAIRS-PARTS": lambda: make_pairs(b"one\ntwo\nthree\n"),
@@ -268,6 +272,8 @@ PROVOKE = {
     "E-RESUME-MODEL": another_model,
     "E-RESUME-VOCAB": another_vocabulary,
     "E-SAVE": lambda: WordVocab(["a"]).save_vocab(f"{write('file', b'x')}/vocab.json"),
+    "E-SCHEDULE-NAME": lambda: make_plan("cosin", None, 0, 7),
+    "E-SCHEDULE-SETTING": lambda: make_plan("cosine", None, 0, None),
     "E-SCHEDULE-WARMUP": lambda: make_trainer(warmup_steps=7, max_steps=7),
     "E-SETTING-CONFLICT": lambda: command(train, *SMALL, "--cuda_devices", "0"),
     "E-SMOKE-SIZE": smoke_with_three_pairs,

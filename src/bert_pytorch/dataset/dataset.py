@@ -215,6 +215,12 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         """The two texts of a line as they stand in the file, of an encoded corpus as its ids have them; "" for none."""
         return self._texts_of(self._index(item))
 
+    def describe(self, items: Sequence[int]) -> str:
+        """Where the lines of some examples stand: file and line numbers, from 1; an encoded corpus may not have its text."""
+        kind = "line" if len(items) == 1 else "lines"
+        numbers = line_numbers(self._text, items) if self.n_skipped else [item + 1 for item in items]
+        return f"{self._source} {kind} {', '.join(map(str, numbers))}"
+
     def get_random_line(self) -> str:
         """The second text of a line drawn from all."""
         return self._texts_of(self._draws.integer(len(self)))[1]

@@ -107,7 +107,9 @@ def settle_warmup(args: TrainingArguments, train_dataloader: Iterable[Mapping[st
     if args.warmup_steps is not None:
         return args.warmup_steps
     if args.warmup_ratio is not None and max_steps is not None:
-        return int(args.warmup_ratio * max_steps)
+        return math.ceil(args.warmup_ratio * max_steps)
+    if args.lr_scheduler_type == "constant":
+        return 0
     n_batches = count_batches(train_dataloader)
     n_steps = None if n_batches is None else -(-n_batches // args.gradient_accumulation_steps)
     limits = (DEFAULT_WARMUP_STEPS, n_steps, None if max_steps is None else max_steps // 10)

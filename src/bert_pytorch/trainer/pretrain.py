@@ -120,10 +120,10 @@ class BERTTrainer:
         self.max_grad_norm, self.log_freq = self.args.max_grad_norm or None, self.args.logging_steps
         self.optim = make_optimizer(
             self.args.optim,
-            parameter_groups(self.language_model, self.args.weight_decay),
+            parameter_groups(self.language_model, self.args.weight_decay, optim=self.args.optim),
             lr=self.args.learning_rate,
             betas=(self.args.adam_beta1, self.args.adam_beta2),
-            eps=self.args.adam_epsilon,
+            eps=None if self.args.adam_epsilon == TrainingArguments.adam_epsilon else self.args.adam_epsilon,
             settings=self.args.optim_args,
         )
         n_warmup = settle_warmup(self.args, train_dataloader, self.max_steps)
