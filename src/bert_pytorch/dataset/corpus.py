@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from ..errors import InputError, UnreadableError
@@ -189,6 +189,23 @@ def count_columns(path: str, encoding: str) -> int:
         if line.content.strip():
             return 2 if "\t".encode(codec) in line.content else 1
     return 2
+
+
+def line_numbers(path: str, encoding: str, n_columns: int, items: Sequence[int]) -> list[int]:
+    """The numbers, from 1, of the lines that hold these examples of a file whose bad lines are left out."""
+    wanted, found, n_good = set(items), {}, 0
+    codec, _ = codec_and_start(path, encoding)
+    for line in read_lines(path, encoding, is_shown=False):
+        try:
+            split_line(line.content, codec, n_columns)
+        except InputError:
+            continue
+        if n_good in wanted:
+            found[n_good] = line.number
+        n_good += 1
+        if len(found) == len(wanted):
+            break
+    return [found[item] for item in items if item in found]
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 from ..errors import InputError, UsageError
 from .batching import BatchShape, Layout, cut_batches, fill_rows
 from .collating import Row
-from .corpus import OBJECTIVES, PairCorpus, count_columns
+from .corpus import OBJECTIVES, PairCorpus, count_columns, line_numbers
 from .draws import Draws
 from .encoded import EncodedCorpus, MappedCorpus, TextReader
 from .encoded_file import is_encoded
@@ -216,10 +216,13 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         return self._texts_of(self._index(item))
 
     def describe(self, items: Sequence[int]) -> str:
-        """Where the lines of some examples stand: file and line numbers, from 1; an encoded corpus may not have its text."""
-        kind = "line" if len(items) == 1 else "lines"
-        numbers = line_numbers(self._text, items) if self.n_skipped else [item + 1 for item in items]
-        return f"{self._source} {kind} {', '.join(map(str, numbers))}"
+        """Where the lines of some examples stand in the text: its path, and their numbers from 1."""
+        path, encoding, numbers = self._source, self.encoding, [item + 1 for item in items]
+        if isinstance(self.encoded, MappedCorpus):
+            path, encoding = (self.encoded.manifest["corpus"][name] for name in ("absolute_path", "encoding"))
+        if self.n_skipped and os.path.isfile(path):
+            numbers = line_numbers(os.fspath(path), encoding, self.encoded.n_columns, items)
+        return f"{self._source} line{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
 
     def get_random_line(self) -> str:
         """The second text of a line drawn from all."""

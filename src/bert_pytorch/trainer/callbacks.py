@@ -117,7 +117,9 @@ class CallbackHandler:
     def state_dict(self) -> dict[str, Any]:
         """The states of those callbacks that have one, by number and class."""
         return {
-            f"{i} {type(each).__name__}": each.state_dict() for i, each in enumerate(self.callbacks) if isinstance(each, Stateful)
+            f"{i} {type(each).__name__}": each.state_dict()
+            for i, each in enumerate(self.callbacks)
+            if isinstance(each, Stateful)
         }
 
     def load_state_dict(self, states: Mapping[str, Any]) -> None:

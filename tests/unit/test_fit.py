@@ -1,0 +1,272 @@
+"""`fit`: the whole run that the settings describe, and going on from any of its checkpoints."""
+
+import json
+import os
+import shutil
+import signal
+
+import pytest
+import torch
+
+from bert_pytorch import BERTDataset
+from bert_pytorch.dataset.loader import BatchLoader
+from bert_pytorch.errors import InputError, SaveError, TrainingError
+from bert_pytorch.trainer import BERTTrainer
+from bert_pytorch.trainer.arguments import TrainingArguments
+from bert_pytorch.trainer.callbacks import TrainerControl
+from bert_pytorch.trainer.signals import InterruptedRunError
+
+from .examples import make_bert, make_vocab, same_tensors, story_pairs, weights, write_pairs
+
+BY_THE_CLOCK = ("tokens_per_second",)
+VOCAB = make_vocab(story_pairs())
+
+
+def loaders(folder, batch_size=3, n_workers=0, **options):
+    path = write_pairs(folder / "corpus.txt", story_pairs())
+    data, held_out = (BERTDataset(path, VOCAB, 13, seed=seed) for seed in (5, 6))
+    return BatchLoader(data, batch_size, n_workers, shuffle=True, **options), BatchLoader(held_out, batch_size)
+
+
+def start(folder, callbacks=(), batch_size=3, n_workers=0, compute_loss=None, compute_metrics=None, held_out=True, **settings):
+    """A new trainer as a new process would build it."""
+    train, test = loaders(folder, batch_size, n_workers)
+    bert = make_bert(len(VOCAB), n_layers=1, dropout=0.3)
+    args = TrainingArguments(**{"output_dir": str(folder / "run"), "learning_rate": 0.01, "logging_steps": 2, **settings})
+    trainer = BERTTrainer(
+        bert,
+        len(VOCAB),
+        train,
+        test if held_out else None,
+        with_cuda=False,
+        args=args,
+        callbacks=callbacks,
+        compute_loss=compute_loss,
+        compute_metrics=compute_metrics,
+    )
+    torch.manual_seed(1)
+    return trainer
+
+
+def whole_state(trainer):
+    return {
+        "weights": weights(trainer),
+        "optimizer": trainer.optim.state_dict(),
+        "schedule": trainer.optim_schedule.state_dict(),
+        "random": torch.get_rng_state(),
+    }
+
+
+def history(folder):
+    lines = (folder / "run" / "log.jsonl").read_text().splitlines()
+    return [{name: value for name, value in json.loads(line).items() if name not in BY_THE_CLOCK} for line in lines]
+
+
+def checkpoints(folder):
+    return sorted(int(path.name.split("-")[1]) for path in (folder / "run").glob("checkpoint-*") if path.suffix == "")
+
+
+class Stop:
+    """Ends a run after a step, as a signal, an error or a flag does."""
+
+    def __init__(self, step, how):
+        self.step, self.how = step, how
+
+    def on_step_end(self, args, state, control):
+        if state.global_step == self.step:
+            self.how(control)
+
+
+def test_fit_trains_the_plan_logs_evaluates_and_saves(tmp_path):
+    trainer = start(tmp_path, num_train_epochs=2, save_strategy="steps", save_steps=3)
+    report = trainer.fit()
+    assert report["stopped_by"] == "plan"
+    assert trainer.optim_schedule.n_current_steps == 8
+    assert checkpoints(tmp_path) == [3, 6, 8]
+    logs = history(tmp_path)
+    assert [entry["step"] for entry in logs if "loss" in entry] == [2, 4, 6, 8]
+    assert [entry["step"] for entry in logs if "eval_loss" in entry] == [4, 8]
+    assert report["eval_loss"] == logs[-1]["eval_loss"]
+
+
+@pytest.mark.parametrize("n_workers", [0, 2])
+@pytest.mark.parametrize("accumulation", [1, 3])
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5, 7])
+def test_a_run_goes_on_from_every_step_to_the_bit(tmp_path, step, accumulation, n_workers):
+    plan = {"max_steps": 8, "gradient_accumulation_steps": accumulation, "save_strategy": "steps", "save_steps": 1}
+    plan |= {"eval_strategy": "steps", "eval_steps": 3}
+    (tmp_path / "a").mkdir()
+    unbroken = start(tmp_path / "a", **plan)
+    unbroken.fit()
+    (tmp_path / "b").mkdir()
+    shutil.copytree(tmp_path / "a" / "run" / f"checkpoint-{step}", tmp_path / "b" / "run" / f"checkpoint-{step}")
+    resumed = start(tmp_path / "b", n_workers=n_workers, resume_from_checkpoint="last", **plan)
+    torch.manual_seed(999)
+    resumed.fit()
+    assert same_tensors(whole_state(resumed), whole_state(unbroken))
+    assert history(tmp_path / "b") == history(tmp_path / "a")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_finishes_the_step_saves_and_ends_with_its_status(tmp_path, number):
+    (tmp_path / "a").mkdir()
+    unbroken = start(tmp_path / "a", num_train_epochs=2)
+    unbroken.fit()
+    (tmp_path / "b").mkdir()
+    broken = start(tmp_path / "b", num_train_epochs=2, callbacks=[Stop(3, lambda _: os.kill(os.getpid(), number))])
+    before = signal.getsignal(number)
+    with pytest.raises(InterruptedRunError, match=r"after step 3.*checkpoint-3.*E-INTERRUPTED") as caught:
+        broken.fit()
+    assert caught.value.exit_code == 128 + number
+    assert signal.getsignal(number) is before
+    resumed = start(tmp_path / "b", num_train_epochs=2, resume_from_checkpoint="last")
+    resumed.fit()
+    assert same_tensors(whole_state(resumed), whole_state(unbroken))
+    assert history(tmp_path / "b") == history(tmp_path / "a")
+
+
+def test_a_callback_that_raises_is_named_and_what_was_trained_is_saved(tmp_path):
+    def fail(control):
+        raise ValueError("no luck")
+
+    trainer = start(tmp_path, callbacks=[Stop(3, fail)])
+    with pytest.raises(TrainingError, match=r"callback Stop.on_step_end: ValueError: no luck.*E-CALLBACK"):
+        trainer.fit()
+    assert checkpoints(tmp_path) == [3]
+
+
+def test_flags_of_a_callback_steer_the_run(tmp_path):
+    def ask(control):
+        control.should_save = control.should_evaluate = control.should_log = True
+
+    class End:
+        def on_log(self, args, state, control, **things):
+            assert things["model"] is trainer.language_model
+            return TrainerControl(should_training_stop=state.global_step == 5)
+
+    trainer = start(tmp_path, callbacks=[Stop(1, ask), Stop(5, ask), End()], save_strategy="no", logging_strategy="no")
+    report = trainer.fit()
+    assert report["stopped_by"] == "callback"
+    assert trainer.optim_schedule.n_current_steps == 5
+    assert 1 in checkpoints(tmp_path)
+
+
+def test_an_old_run_is_neither_overwritten_nor_taken_up_unasked(tmp_path):
+    start(tmp_path, max_steps=2).fit()
+    with pytest.raises(InputError, match="E-RUN-EXISTS"):
+        start(tmp_path, max_steps=2).fit()
+    with pytest.raises(InputError, match="E-RESUME-DONE"):
+        start(tmp_path, max_steps=2, resume_from_checkpoint="last").fit()
+
+
+def test_changed_settings_are_listed_and_refused_unless_allowed(tmp_path):
+    start(tmp_path, max_steps=6, save_strategy="steps", save_steps=2).fit()
+    shutil.rmtree(tmp_path / "run" / "checkpoint-6")
+    changed = {"max_steps": 6, "adam_beta2": 0.98, "logging_steps": 3, "resume_from_checkpoint": "last"}
+    with pytest.raises(InputError, match=r"adam_beta2 was 0.999, is now 0.98; give.*E-RESUME-CHANGED"):
+        start(tmp_path, **changed).fit()
+    with pytest.warns(UserWarning, match="adam_beta2 was 0.999, is now 0.98"):
+        start(tmp_path, allow_change=True, **changed).fit()
+
+
+def test_the_best_stays_the_last_two_stay_and_the_best_comes_back(tmp_path):
+    class Worse:
+        """Makes every evaluation but the first a bad one."""
+
+        def on_step_end(self, args, state, control, model):
+            if state.global_step == 3:
+                with torch.no_grad():
+                    model.mask_lm.decoder.bias.add_(torch.linspace(-9, 9, len(VOCAB)))
+
+    plan = {"max_steps": 8, "eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 2}
+    trainer = start(tmp_path, callbacks=[Worse()], save_total_limit=2, load_best_model_at_end=True, **plan)
+    trainer.fit()
+    losses = {entry["step"]: entry["eval_loss"] for entry in history(tmp_path) if "eval_loss" in entry}
+    assert min(losses, key=losses.get) == 2
+    assert checkpoints(tmp_path) == [2, 6, 8]
+    assert trainer.test(0)["loss"] == pytest.approx(losses[2], abs=1e-12)
+
+
+def test_a_run_stops_early_when_evaluations_are_no_better(tmp_path):
+    trainer = start(
+        tmp_path, max_steps=50, learning_rate=1e-12, eval_strategy="steps", eval_steps=1, early_stopping_patience=3
+    )
+    trainer.args.__dict__["early_stopping_threshold"] = 1e-3
+    assert trainer.fit()["stopped_by"] == "early_stopping"
+    assert trainer.optim_schedule.n_current_steps == 4
+
+
+def test_a_time_budget_ends_the_run_saved(tmp_path):
+    trainer = start(tmp_path, max_steps=100_000, max_minutes=0.02)
+    assert trainer.fit()["stopped_by"] == "max_minutes"
+    assert checkpoints(tmp_path) == [trainer.optim_schedule.n_current_steps]
+
+
+def nan_at(word):
+    """A loss that is no number where a batch has a word."""
+
+    def compute_loss(model, batch, n_targets):
+        _, words = model(batch["bert_input"], batch["segment_label"], batch["bert_label"])
+        targets = batch["bert_label"][batch["bert_label"] != 0]
+        loss = torch.nn.functional.nll_loss(words, targets, reduction="sum") / n_targets
+        is_there = ((batch["bert_input"] == VOCAB.stoi[word]) | (batch["bert_label"] == VOCAB.stoi[word])).any()
+        return loss * (float("nan") if is_there else 1.0)
+
+    return compute_loss
+
+
+def test_a_bad_line_is_named_its_batch_kept_and_the_run_goes_on(tmp_path):
+    trainer = start(tmp_path, num_train_epochs=1, compute_loss=nan_at("a7"), held_out=False)
+    with pytest.warns(UserWarning, match=r"update is skipped: pass 0, batch \d, .*corpus.txt line 8; the batch is in"):
+        trainer.fit()
+    assert trainer.optim_schedule.n_skipped_steps == 1
+    assert all(bool(value.isfinite().all()) for value in trainer.model.state_dict().values())
+    assert len(list((tmp_path / "run").glob("bad-step-*.safetensors"))) == 1
+
+
+def test_bad_steps_in_a_row_end_the_run(tmp_path):
+    trainer = start(tmp_path, compute_loss=nan_at("c"), max_bad_steps=1, held_out=False)
+    with pytest.raises(TrainingError, match=r"1 in a row.*E-LOSS-NONFINITE"):
+        trainer.fit()
+
+
+def test_short_memory_is_met_by_parts_of_the_same_step(tmp_path):
+    fails = []
+
+    def compute_loss(model, batch, n_targets):
+        if len(batch["bert_input"]) > 2:
+            fails.append(len(batch["bert_input"]))
+            raise RuntimeError("CUDA out of memory.")
+        _, words = model(batch["bert_input"], batch["segment_label"], batch["bert_label"])
+        targets = batch["bert_label"][batch["bert_label"] != 0]
+        return torch.nn.functional.nll_loss(words, targets, reduction="sum") / n_targets
+
+    trainer = start(tmp_path, num_train_epochs=1, compute_loss=compute_loss, held_out=False)
+    with pytest.warns(UserWarning, match="computed in 2 parts"):
+        trainer.fit()
+    assert fails == [3]
+    assert trainer.optim_schedule.n_current_steps == 4
+
+
+def test_metrics_of_ones_own_are_reported(tmp_path):
+    def compute_metrics(prediction):
+        assert prediction.predictions.shape == prediction.label_ids.shape
+        return {"right": float((prediction.predictions == prediction.label_ids).double().mean())}
+
+    trainer = start(tmp_path, num_train_epochs=1, compute_metrics=compute_metrics)
+    report = trainer.fit()
+    assert report["eval_right"] == pytest.approx(report["eval_mlm_accuracy"])
+
+
+@pytest.mark.parametrize("on_save_error", ["stop", "continue"])
+def test_a_checkpoint_that_cannot_be_written_stops_the_run_or_not(tmp_path, on_save_error, monkeypatch):
+    trainer = start(tmp_path, max_steps=4, save_strategy="steps", save_steps=2, on_save_error=on_save_error)
+    monkeypatch.setattr("bert_pytorch.trainer.run_folder._SPARE_BYTES", 1 << 62)
+    if on_save_error == "stop":
+        with pytest.raises(SaveError, match="E-SAVE"):
+            trainer.fit()
+    else:
+        with pytest.warns(UserWarning, match="training goes on"):
+            trainer.fit()
+        assert trainer.optim_schedule.n_current_steps == 4
+    assert checkpoints(tmp_path) == []
