@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
     from .dataset.vocab import Vocab
     from .model import BERT
     from .trainer import BERTTrainer
+    from .trainer.arguments import TrainingArguments
 
 _BATCH_SETTINGS = ("tokens_per_batch", "group_by_length", "packing", "pad_to_multiple_of")
-_STEP_SETTINGS = (
-    *("gradient_accumulation_steps", "bf16", "fp16", "float32_matmul_precision"),
-    *("torch_compile", "torch_compile_backend"),
-)
-_KEPT_SETTINGS = (
-    *("seed", "batch_size", "seq_len", "lr", "adam_weight_decay", "adam_beta1", "adam_beta2", "max_grad_norm"),
-    *(*DATA_SETTINGS, *_BATCH_SETTINGS, *_STEP_SETTINGS),
-)
+_KEPT_SETTINGS = ("batch_size", "seq_len", *DATA_SETTINGS, *_BATCH_SETTINGS)
+"""What decides the data, which the trainer itself does not see."""
+_FLAGS = {
+    **{"num_train_epochs": "epochs", "learning_rate": "lr", "weight_decay": "adam_weight_decay", "logging_steps": "log_freq"},
+}
+"""Flags that `bert` has under an older name, by that of the setting."""
+_OF_LOADERS = ("per_device_train_batch_size", "per_device_eval_batch_size")
 
 
 def check_device(device: str, with_cuda: bool = True) -> bool:
@@ -74,11 +75,13 @@ def make_loaders(
     train_data = BatchLoader(dataset, args.batch_size, n_workers, shuffle=True, pin_memory=with_cuda, **shape)
     if test_dataset is None:
         return train_data, None
-    return train_data, BatchLoader(test_dataset, args.batch_size, n_workers, pin_memory=with_cuda, **shape)
+    return train_data, BatchLoader(
+        test_dataset, args.per_device_eval_batch_size or args.batch_size, n_workers, pin_memory=with_cuda, **shape
+    )
 
 
-def plan_steps(args: argparse.Namespace, train_data: BatchLoader) -> tuple[int, int]:
-    """Steps of the whole run, and how many passes it touches; where tokens make up batches, passes differ in steps."""
+def plan_steps(args: argparse.Namespace, train_data: BatchLoader) -> int:
+    """Steps of the whole run; where tokens make up batches, passes differ in steps."""
     n_epochs = n_steps = 0
     while n_steps < args.max_steps if args.max_steps else n_epochs < args.epochs:
         n_steps += -(-train_data.count_batches(n_epochs) // args.gradient_accumulation_steps)
@@ -86,7 +89,7 @@ def plan_steps(args: argparse.Namespace, train_data: BatchLoader) -> tuple[int, 
     if args.stop_after_epochs is not None and args.stop_after_epochs > n_epochs:
         message = f"--stop_after_epochs {args.stop_after_epochs} has no effect, the plan has {n_epochs} epochs; leave it out"
         raise UsageError(f"{message} [E-SETTING-CONFLICT]")
-    return args.max_steps or n_steps, n_epochs
+    return args.max_steps or n_steps
 
 
 def make_bert(args: argparse.Namespace, vocab: Vocab) -> BERT:
@@ -122,24 +125,28 @@ def make_trainer(
         len(vocab),
         train_data,
         test_data,
-        lr=args.lr,
-        betas=(args.adam_beta1, args.adam_beta2),
-        weight_decay=args.adam_weight_decay,
-        warmup_steps=max_steps // 10 if args.warmup_steps is None else args.warmup_steps,
         with_cuda=with_cuda,
         cuda_devices=args.cuda_devices,
-        log_freq=args.log_freq,
-        max_steps=max_steps,
-        max_grad_norm=args.max_grad_norm or None,
+        args=training_arguments(args, max_steps),
         word_counts=None if dataset is None else dataset.word_counts,
-        gradient_checkpointing=args.gradient_checkpointing,
-        **{name: getattr(args, name) for name in _STEP_SETTINGS},
         settings={
             **{name: getattr(args, name) for name in _KEPT_SETTINGS},
             **facts,
             "vocab_sha256": vocab.fingerprint,
         },
     )
+
+
+def training_arguments(args: argparse.Namespace, max_steps: int) -> TrainingArguments:
+    """The settings of the trainer, a warm-up of a tenth of the run where none is asked for."""
+    from .trainer.arguments import TrainingArguments
+
+    names = [each.name for each in fields(TrainingArguments) if each.name not in _OF_LOADERS]
+    values = {name: getattr(args, _FLAGS.get(name, name)) for name in names}
+    values["max_steps"] = max_steps
+    if args.warmup_steps is None and args.warmup_ratio is None and args.lr_scheduler_type != "constant":
+        values["warmup_steps"] = max_steps // 10
+    return TrainingArguments.of(values)
 
 
 def peak_memory_bytes(trainer: BERTTrainer) -> int | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import fields
 
-from .command import Parser, at_least, between, boolean, run
+from .command import Parser, at_least, between, boolean, json_object, run
 from .dataset.corpus import OBJECTIVES
 from .pipeline import build_vocabulary, pretrain
+from .trainer.arguments import ABOVE_0, FROM_0, FROM_1, SHARE, WHOLE, TrainingArguments
 
 INFINITY = float("inf")
 
@@ -35,22 +37,32 @@ def bert_parser() -> Parser:
     add("-c", "--train_dataset", required=True, metavar="FILE", help="corpus: two texts and a tab a line, or encoded")
     add("-t", "--test_dataset", metavar="FILE", help="held-out corpus, evaluated after each epoch")
     add("-v", "--vocab_path", required=True, metavar="FILE", help="vocabulary made by bert-vocab")
-    add("-o", "--output_path", required=True, metavar="PATH", help="checkpoints are PATH.ep0, PATH.ep1, ...")
+    add("-o", "--output_path", metavar="PATH", help="checkpoints of whole passes are PATH.ep0, PATH.ep1, ...")
     positive, whole = at_least(1), at_least(0)
     add("-hs", "--hidden", type=positive, default=256, metavar="N", help="hidden size (256)")
     add("-l", "--layers", type=positive, default=8, metavar="N", help="transformer layers (8)")
     add("-a", "--attn_heads", type=positive, default=8, metavar="N", help="attention heads; divides --hidden (8)")
     add("-s", "--seq_len", type=at_least(5), default=20, metavar="N", help="tokens a pair (3 are markers) or text (2 are) (20)")
-    add("-b", "--batch_size", type=positive, default=64, metavar="N", help="pairs a step (64)")
-    add("-e", "--epochs", type=positive, default=10, metavar="N", help="passes over the corpus, the plan (10)")
+    add("-b", "--batch_size", "--per_device_train_batch_size", type=positive, default=64, metavar="N", help="pairs a step (64)")
+    add(
+        "-e",
+        "--epochs",
+        "--num_train_epochs",
+        type=positive,
+        default=10,
+        metavar="N",
+        help="passes over the corpus, the plan (10)",
+    )
     add("-w", "--num_workers", type=whole, metavar="N", help="data processes (CPU: 0; GPU: cores - 1, at most 5)")
     add("--with_cuda", type=boolean, default=True, metavar="BOOL", help="use CUDA where there is one (true)")
-    add("--log_freq", type=positive, default=10, metavar="N", help="steps between two progress lines (10)")
+    add("--log_freq", "--logging_steps", type=positive, default=10, metavar="N", help="steps between two logs (10)")
     add("--corpus_lines", type=positive, metavar="N", help="use the first N lines of the train corpus (all)")
     add("--cuda_devices", type=whole, nargs="+", metavar="ID", help="GPU numbers (all)")
     add("--on_memory", type=boolean, default=True, metavar="BOOL", help="encode once; false: read texts at each use (true)")
-    add("--lr", type=between(0, INFINITY, above=True), default=1e-3, metavar="X", help="peak learning rate (0.001)")
-    add("--adam_weight_decay", type=between(0, INFINITY), default=0.01, metavar="X", help="decoupled weight decay (0.01)")
+    rate = between(0, INFINITY, above=True)
+    add("--lr", "--learning_rate", type=rate, default=1e-3, metavar="X", help="peak learning rate (0.001)")
+    decay = between(0, INFINITY)
+    add("--adam_weight_decay", "--weight_decay", type=decay, default=0.01, metavar="X", help="decoupled weight decay (0.01)")
     add("--adam_beta1", type=between(0, 1), default=0.9, metavar="X", help="AdamW's first decay rate (0.9)")
     add("--adam_beta2", type=between(0, 1), default=0.999, metavar="X", help="AdamW's second decay rate (0.999)")
     add("--max_steps", type=positive, metavar="N", help="steps of the whole run, in place of --epochs")
@@ -80,9 +92,36 @@ def bert_parser() -> Parser:
     add("--torch_compile", action="store_true", help="compile the blocks; plan_run.py tells whether it pays")
     add("--torch_compile_backend", metavar="NAME", help="torch.compile's backend (inductor)")
     add("--cache_dir", metavar="DIR", help="folder for encoded corpora (that of -o)")
-    add("--stop_after_epochs", type=positive, metavar="N", help="end after N epochs in all; plan and rate stay those of -e")
-    add("--resume_from_checkpoint", "--resume", metavar="last|FILE", help="go on from PATH's last checkpoint, or from FILE")
+    resume = "go on from the last checkpoint of --output_dir or PATH, or from this one"
+    add("--resume_from_checkpoint", "--resume", metavar="last|PATH", help=resume)
+    add_settings(parser)
     return parser
+
+
+def add_settings(parser: Parser) -> None:
+    """Add the settings of `TrainingArguments` that are no flags yet."""
+    readers = {
+        **dict.fromkeys((ABOVE_0, FROM_0, SHARE), float),
+        **{FROM_1: at_least(1), WHOLE: at_least(0)},
+    }
+    for each in fields(TrainingArguments):
+        flag, expected, what = f"--{each.name}", each.metadata["expected"], each.metadata["help"]
+        if flag in parser.flags:
+            continue
+        shown = "" if each.default is None or each.default is False else f" ({each.default})"
+        if each.default is False:
+            parser.add_argument(flag, action="store_true", help=what)
+        elif isinstance(expected, tuple):
+            parser.add_argument(flag, choices=expected, default=each.default, help=what + shown)
+        elif str(each.type).startswith("Mapping"):
+            parser.add_argument(flag, type=json_object, metavar="JSON", help=what)
+        elif str(each.type).startswith("bool"):
+            parser.add_argument(flag, type=boolean, metavar="BOOL", help=what)
+        else:
+            reader, metavar = readers.get(expected, str), "X" if expected in (ABOVE_0, FROM_0, SHARE) else "N"
+            parser.add_argument(
+                flag, type=reader, default=each.default, metavar=metavar if expected else "NAME", help=what + shown
+            )
 
 
 def vocab_parser() -> Parser:

@@ -139,6 +139,17 @@ def boolean(text: str) -> bool:
     return words[text.lower()]
 
 
+def json_object(text: str) -> dict[str, object]:
+    """Read a flag's value that names values, as `{"power": 2}` does."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f'expected names and values such as {{"power": 2}}, got {text!r}')
+    return value
+
+
 def at_least(minimum: int, most: int = 2**63 - 1) -> Callable[[str], int]:
     """A reader of whole numbers from `minimum` to `most`."""
 

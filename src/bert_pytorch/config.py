@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 from collections.abc import Mapping
 
 from .errors import InputError, UnreadableError
@@ -55,6 +56,8 @@ def _words(path: str, flag: str, value: object, action: argparse.Action) -> list
         return [flag] if value else []
     if isinstance(value, list) and action.nargs == "+" and value:
         return [flag, *map(_word, value)]
+    if isinstance(value, dict):
+        return [f"{flag}={json.dumps(value)}"]
     if isinstance(value, (bool, int, float, str)):
         return [f"{flag}={_word(value)}"]
     raise InputError(

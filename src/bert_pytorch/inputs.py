@@ -73,7 +73,7 @@ def _open_dataset(args: argparse.Namespace, vocab: Vocab, path: str, corpus_line
     elif args.on_memory:
         n_columns = count_columns(path, args.encoding) if args.objective == "mlm" else 2
         settings = EncodingSettings(n_columns, args.encoding, corpus_lines, args.skip_bad_lines)
-        folder = args.cache_dir or os.path.dirname(args.output_path) or "."
+        folder = args.cache_dir or args.output_dir or os.path.dirname(args.output_path) or "."
         opened = open_cached(path, vocab, folder, settings).path
     else:
         options |= {"encoding": args.encoding, "on_memory": False, "skip_bad_lines": args.skip_bad_lines}

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 import time
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .assembly import check_device_flags, make_loaders, make_trainer, peak_memory_bytes, plan_steps
-from .errors import InputError
+from .errors import InputError, UsageError
 from .files import check_writable
 from .inputs import check_data_flags, open_datasets
 
 if TYPE_CHECKING:
-    from .trainer import BERTTrainer
+    from .trainer.arguments import TrainingArguments
+    from .trainer.callbacks import TrainerControl, TrainerState
+    from .trainer.pretrain import BERTTrainer
 
+_REPORTED = (
+    *("stopped_by", "steps", "epochs", "steps_per_second", "train_loss", "train_mlm_loss", "train_nsp_accuracy"),
+    *("eval_loss", "eval_mlm_loss", "eval_mlm_accuracy", "eval_nsp_loss", "eval_nsp_accuracy", "eval_unigram_loss"),
+    *("eval_unigram_accuracy", "checkpoint", "best_metric", "best_model_checkpoint"),
+)
 _LARGE_SHARE_SEEN = 0.2
 _LEAST_PIECES_A_WORD = 1.03
 
@@ -71,10 +80,11 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
     from .trainer.checkpoint import find_last
 
     began = time.perf_counter()
-    resume_from = args.resume_from_checkpoint
-    if resume_from == "last":
-        resume_from = find_last(args.output_path)
-    check_writable(args.output_path)
+    if args.output_path is None and args.output_dir is None:
+        raise UsageError("neither --output_dir nor -o is given; name where the run is kept [E-USAGE]")
+    if args.resume_from_checkpoint == "last" and args.output_dir is None:
+        args.resume_from_checkpoint = find_last(args.output_path)
+    check_writable(args.output_path or os.path.join(args.output_dir, "log.jsonl"))
     vocab = Vocab.load_vocab(args.vocab_path)
     dataset, test_dataset = open_datasets(args, vocab)
     share_seen = None if test_dataset is None else test_dataset.encoded.share_in(dataset.encoded)
@@ -83,14 +93,18 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
         warnings.warn(f"{args.test_dataset}: {message}", stacklevel=2)
     torch.manual_seed(args.seed)
     train_data, test_data = make_loaders(args, dataset, test_dataset, with_cuda)
-    max_steps, n_epochs = plan_steps(args, train_data)
+    max_steps = plan_steps(args, train_data)
     trainer = make_trainer(args, vocab, train_data, test_data, with_cuda, max_steps, dataset)
-    first_epoch = _begin(trainer, args.output_path, resume_from)
-    outcome = _run_epochs(trainer, args, first_epoch, n_epochs)
+    _warn_of_earlier(args)
+    trainer.callbacks = [_Lines()]
+    outcome = trainer.fit()
     return {
         "ok": True,
-        "steps": trainer.optim_schedule.n_current_steps,
-        **outcome,
+        **{name: outcome.get(name) for name in _REPORTED},
+        "real_tokens": int(outcome["real_tokens"]),
+        "real_tokens_per_second": outcome["real_tokens"] / outcome["seconds"],
+        "eval_targets": outcome.get("eval_n_targets"),
+        "eval_pairs": outcome.get("eval_n_items"),
         "planned_steps": trainer.max_steps,
         "warmup_steps": trainer.optim_schedule.n_warmup_steps,
         "parameters": sum(parameter.numel() for parameter in trainer.language_model.parameters()),
@@ -107,69 +121,38 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def _begin(trainer: BERTTrainer, output_path: str, resume_from: str | None) -> int:
-    """Resume, or say what an earlier run left under the output path; the number of the first pass to train."""
+def _warn_of_earlier(args: argparse.Namespace) -> None:
+    """Say what an earlier run left under the output path."""
     from .trainer.checkpoint import list_checkpoints
 
-    if resume_from is not None:
-        first_epoch = trainer.resume(resume_from)
-        steps = f"{trainer.optim_schedule.n_current_steps} of {trainer.max_steps} steps"
-        print(f"resumed from {resume_from}: {steps} are done, going on with epoch {first_epoch}", file=sys.stderr)
-        return first_epoch
-    left = list_checkpoints(output_path)
+    left = list_checkpoints(args.output_path) if args.output_path and args.resume_from_checkpoint is None else []
     if left:
         message = f"{len(left)} checkpoints of an earlier run are there and will be overwritten one by one"
-        warnings.warn(f"{output_path}.ep*: {message}; name another --output_path to keep them", stacklevel=2)
-    return 0
+        warnings.warn(f"{args.output_path}.ep*: {message}; name another --output_path to keep them", stacklevel=2)
 
 
-def _run_epochs(trainer: BERTTrainer, args: argparse.Namespace, first_epoch: int, n_epochs: int) -> dict[str, object]:
-    train_report: dict[str, float] = {}
-    test_report: dict[str, float] = {}
-    checkpoint, real_tokens, seconds = None, 0.0, 0.0
-    last_epoch = min(n_epochs, args.stop_after_epochs or n_epochs)
-    if first_epoch >= last_epoch or trainer.is_done:
-        plan = "--max_steps" if args.max_steps else "--epochs"
-        flag = plan if last_epoch == n_epochs else "--stop_after_epochs"
-        message = f"the checkpoint has all that {flag} asks for; to train longer raise it"
-        raise InputError(f"{message} [E-RESUME-DONE]")
-    first_step = trainer.optim_schedule.n_current_steps
-    for epoch in range(first_epoch, last_epoch):
-        train_report = trainer.train(epoch)
-        real_tokens += train_report["real_tokens"]
-        seconds += train_report["seconds"]
-        checkpoint = trainer.save(epoch, args.output_path)
-        if trainer.test_data is not None:
-            test_report = trainer.test(epoch)
-        _print_epoch(epoch, train_report, test_report)
-    return {
-        "epochs": last_epoch,
-        "real_tokens": int(real_tokens),
-        "real_tokens_per_second": real_tokens / seconds,
-        "steps_per_second": (trainer.optim_schedule.n_current_steps - first_step) / seconds,
-        "train_loss": train_report["loss"],
-        "train_mlm_loss": train_report["mlm_loss"],
-        "train_nsp_accuracy": train_report["nsp_accuracy"],
-        "eval_loss": test_report.get("loss"),
-        "eval_mlm_loss": test_report.get("mlm_loss"),
-        "eval_mlm_accuracy": test_report.get("mlm_accuracy"),
-        "eval_nsp_loss": test_report.get("nsp_loss"),
-        "eval_nsp_accuracy": test_report.get("nsp_accuracy"),
-        "eval_unigram_loss": test_report.get("unigram_loss"),
-        "eval_unigram_accuracy": test_report.get("unigram_accuracy"),
-        "eval_targets": test_report.get("n_targets"),
-        "eval_pairs": test_report.get("n_items"),
-        "checkpoint": checkpoint,
-    }
+class _Lines:
+    """Says on stderr where a run begins again, and what each pass and each evaluation came to."""
 
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl) -> None:
+        """Name the checkpoint."""
+        if args.resume_from_checkpoint is not None:
+            steps = f"{state.global_step} of {state.max_steps} steps"
+            done = f"{steps} are done, going on with epoch {int(state.epoch)}"
+            print(f"resumed from {args.resume_from_checkpoint}: {done}", file=sys.stderr)
 
-def _print_epoch(epoch: int, train_report: dict[str, float], test_report: dict[str, float]) -> None:
-    line = f"epoch {epoch} train loss {train_report['loss']:.4f}"
-    if test_report:
-        line += (
-            f" | held-out loss {test_report['loss']:.4f}, masked words {test_report['mlm_loss']:.4f} nats"
-            f" (unigram {test_report['unigram_loss']:.4f})"
-        )
-        if not math.isnan(test_report["nsp_accuracy"]):
-            line += f", next sentence {test_report['nsp_accuracy']:.1%}"
-    print(line, file=sys.stderr)
+    def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, trainer: BERTTrainer) -> None:
+        """Give the training loss of the pass."""
+        if trainer.pass_metrics is not None:
+            loss = trainer.pass_metrics.read()["loss"]
+            print(f"epoch {round(state.epoch) - 1} train loss {loss:.4f}", file=sys.stderr)
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: Mapping[str, float]
+    ) -> None:
+        """Give the held-out losses."""
+        line = f"step {state.global_step} held-out loss {metrics['eval_loss']:.4f}"
+        line += f", masked words {metrics['eval_mlm_loss']:.4f} nats (unigram {metrics['eval_unigram_loss']:.4f})"
+        if not math.isnan(metrics["eval_nsp_accuracy"]):
+            line += f", next sentence {metrics['eval_nsp_accuracy']:.1%}"
+        print(line, file=sys.stderr)

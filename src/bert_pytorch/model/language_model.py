@@ -16,6 +16,9 @@ from .cross_entropy import linear_cross_entropy
 from .transformer import init_weights
 
 
+_SCORES_AT_ONCE = 1 << 22
+
+
 class BERTLM(nn.Module):
     """BERT with its next-sentence and masked-word heads."""
 
@@ -136,6 +139,11 @@ class MaskedLanguageModel(nn.Module):
     def loss(self, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Map `[M, D]` and target ids `[M]` to what `linear_cross_entropy` returns, without the probabilities of all words."""
         return linear_cross_entropy(self._transformed(x), self.decoder.weight, self.decoder.bias, targets)
+
+    def predict(self, x: Tensor) -> Tensor:
+        """The likeliest word at each of `[M, D]` vectors, as ids `[M]`; few scores live at a time."""
+        n_rows = max(1, _SCORES_AT_ONCE // self.decoder.out_features)
+        return torch.cat([self.decoder(self._transformed(part)).argmax(-1) for part in x.split(n_rows)])
 
     def _transformed(self, x: Tensor) -> Tensor:
         return self.norm(self.activation(self.transform(x)))

@@ -16,15 +16,15 @@ from ..errors import InputError
 
 T = TypeVar("T")
 STRATEGIES = ("no", "steps", "epoch")
-_ABOVE_0, _FROM_0 = "a number above 0", "a number of at least 0"
-_FROM_1, _WHOLE = "a whole number of at least 1", "a whole number of at least 0"
-_SHARE = "a number of at least 0 and below 1"
+ABOVE_0, FROM_0 = "a number above 0", "a number of at least 0"
+FROM_1, WHOLE = "a whole number of at least 1", "a whole number of at least 0"
+SHARE = "a number of at least 0 and below 1"
 _EXPECTED = {
-    _ABOVE_0: lambda value: _is_number(value) and 0 < value < math.inf,
-    _FROM_0: lambda value: _is_number(value) and 0 <= value < math.inf,
-    _SHARE: lambda value: _is_number(value) and 0 <= value < 1,
-    _FROM_1: lambda value: _is_whole(value) and value >= 1,
-    _WHOLE: lambda value: _is_whole(value) and value >= 0,
+    ABOVE_0: lambda value: _is_number(value) and 0 < value < math.inf,
+    FROM_0: lambda value: _is_number(value) and 0 <= value < math.inf,
+    SHARE: lambda value: _is_number(value) and 0 <= value < 1,
+    FROM_1: lambda value: _is_whole(value) and value >= 1,
+    WHOLE: lambda value: _is_whole(value) and value >= 0,
 }
 
 
@@ -42,51 +42,53 @@ class TrainingArguments:
     """
 
     output_dir: str | None = _of(None, "", "folder of the run: checkpoint-STEP, log.jsonl, report.html")
-    num_train_epochs: int = _of(3, _FROM_1, "passes over the corpus, the plan", changes=True)
-    max_steps: int | None = _of(None, _FROM_1, "steps of the whole run, in place of num_train_epochs", changes=True)
-    max_minutes: float | None = _of(None, _ABOVE_0, "stop after so many minutes of this process, saved")
-    per_device_train_batch_size: int | None = _of(None, _FROM_1, "examples a batch, where a dataset is given", changes=True)
-    per_device_eval_batch_size: int | None = _of(None, _FROM_1, "examples an evaluation batch")
-    gradient_accumulation_steps: int = _of(1, _FROM_1, "batches a step", changes=True)
-    learning_rate: float = _of(1e-4, _ABOVE_0, "peak learning rate", changes=True)
+    output_path: str | None = _of(None, "", "checkpoints of whole passes are PATH.ep0, PATH.ep1, ...")
+    num_train_epochs: int = _of(3, FROM_1, "passes over the corpus, the plan", changes=True)
+    max_steps: int | None = _of(None, FROM_1, "steps of the whole run, in place of num_train_epochs", changes=True)
+    stop_after_epochs: int | None = _of(None, FROM_1, "end after N epochs in all; plan and rate stay those of the whole")
+    max_minutes: float | None = _of(None, ABOVE_0, "stop after so many minutes of this process, saved")
+    per_device_train_batch_size: int | None = _of(None, FROM_1, "examples a batch, where a dataset is given", changes=True)
+    per_device_eval_batch_size: int | None = _of(None, FROM_1, "examples an evaluation batch")
+    gradient_accumulation_steps: int = _of(1, FROM_1, "batches a step", changes=True)
+    learning_rate: float = _of(1e-4, ABOVE_0, "peak learning rate", changes=True)
     lr_scheduler_type: str = _of("linear", "", "what the rate does after the warm-up", changes=True)
     lr_scheduler_kwargs: Mapping[str, float | int | str] | None = _of(None, "", "settings of the schedule", changes=True)
-    warmup_steps: int | None = _of(None, _WHOLE, "steps up to the peak rate (a tenth of the run)", changes=True)
-    warmup_ratio: float | None = _of(None, _SHARE, "the same as a share of the run", changes=True)
+    warmup_steps: int | None = _of(None, WHOLE, "steps up to the peak rate (a tenth of the run)", changes=True)
+    warmup_ratio: float | None = _of(None, SHARE, "the same as a share of the run", changes=True)
     optim: str = _of("adamw_torch_fused", "", "the optimiser", changes=True)
     optim_args: Mapping[str, float | int | str] | None = _of(None, "", "settings of the optimiser", changes=True)
-    weight_decay: float = _of(0.01, _FROM_0, "decoupled weight decay", changes=True)
-    adam_beta1: float = _of(0.9, _SHARE, "first decay rate of Adam", changes=True)
-    adam_beta2: float = _of(0.999, _SHARE, "second decay rate of Adam", changes=True)
-    adam_epsilon: float = _of(1e-8, _ABOVE_0, "keeps Adam's division finite", changes=True)
-    max_grad_norm: float = _of(1.0, _FROM_0, "clip the gradient norm; 0: never", changes=True)
-    label_smoothing_factor: float = _of(0.0, _SHARE, "share of the target spread over all words", changes=True)
+    weight_decay: float = _of(0.01, FROM_0, "decoupled weight decay", changes=True)
+    adam_beta1: float = _of(0.9, SHARE, "first decay rate of Adam", changes=True)
+    adam_beta2: float = _of(0.999, SHARE, "second decay rate of Adam", changes=True)
+    adam_epsilon: float = _of(1e-8, ABOVE_0, "keeps Adam's division finite", changes=True)
+    max_grad_norm: float = _of(1.0, FROM_0, "clip the gradient norm; 0: never", changes=True)
+    label_smoothing_factor: float = _of(0.0, SHARE, "share of the target spread over all words", changes=True)
     logging_strategy: str = _of("steps", STRATEGIES, "when figures of training are logged")
-    logging_steps: int = _of(10, _FROM_1, "steps between two logs")
+    logging_steps: int = _of(10, FROM_1, "steps between two logs")
     logging_first_step: bool = _of(False, "", "log the first step too")
     logging_dir: str | None = _of(None, "", "folder for TensorBoard")
     eval_strategy: str | None = _of(None, STRATEGIES, "when the held-out data are evaluated (epoch, where there are any)")
-    eval_steps: int | None = _of(None, _FROM_1, "steps between two evaluations (logging_steps)")
-    eval_delay: float = _of(0, _FROM_0, "steps or epochs before the first evaluation")
+    eval_steps: int | None = _of(None, FROM_1, "steps between two evaluations (logging_steps)")
+    eval_delay: float = _of(0, FROM_0, "steps or epochs before the first evaluation")
     save_strategy: str = _of("epoch", STRATEGIES, "when checkpoint-STEP is saved")
-    save_steps: int | None = _of(None, _FROM_1, "steps between two checkpoints (500)")
-    save_total_limit: int | None = _of(None, _FROM_1, "newest checkpoints that stay, the best aside (all)")
+    save_steps: int | None = _of(None, FROM_1, "steps between two checkpoints (500)")
+    save_total_limit: int | None = _of(None, FROM_1, "newest checkpoints that stay, the best aside (all)")
     on_save_error: str = _of("stop", ("stop", "continue"), "when a checkpoint cannot be written")
     load_best_model_at_end: bool = _of(False, "", "end with the weights of the best evaluation")
     metric_for_best_model: str | None = _of(None, "", "figure that decides (eval_loss)")
     greater_is_better: bool | None = _of(None, "", "whether more of it is better (not for losses)")
-    early_stopping_patience: int | None = _of(None, _FROM_1, "stop after so many evaluations without a new best")
-    early_stopping_threshold: float = _of(0.0, _FROM_0, "by how much a new best must be better to count")
+    early_stopping_patience: int | None = _of(None, FROM_1, "stop after so many evaluations without a new best")
+    early_stopping_threshold: float = _of(0.0, FROM_0, "by how much a new best must be better to count")
     fp16: bool = _of(False, "", "multiply in float16, losses scaled", changes=True)
     bf16: bool = _of(False, "", "multiply in bfloat16", changes=True)
     float32_matmul_precision: str | None = _of(None, ("highest", "high", "medium"), "bits of float32 products", changes=True)
     gradient_checkpointing: bool = _of(False, "", "a fraction of the memory for a third more work")
     torch_compile: bool = _of(False, "", "compile the blocks", changes=True)
     torch_compile_backend: str | None = _of(None, "", "torch.compile's backend (inductor)", changes=True)
-    seed: int = _of(42, _WHOLE, "same seed, same run", changes=True)
+    seed: int = _of(42, WHOLE, "same seed, same run", changes=True)
     resume_from_checkpoint: str | None = _of(None, "", "last, or a checkpoint")
     allow_change: bool = _of(False, "", "go on from a checkpoint of other settings")
-    max_bad_steps: int = _of(10, _FROM_1, "skipped steps in a row, for numbers that are not finite, before the run stops")
+    max_bad_steps: int = _of(10, FROM_1, "skipped steps in a row, for numbers that are not finite, before the run stops")
 
     def __post_init__(self) -> None:
         """Check every value, then what they mean together."""

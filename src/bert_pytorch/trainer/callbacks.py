@@ -154,7 +154,12 @@ class EarlyStoppingCallback:
             self.best, self.n_waited = value, 0
         else:
             self.n_waited += 1
-            control.should_training_stop |= self.n_waited >= self.patience
+            control.should_training_stop |= self.has_stopped
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether it has waited long enough."""
+        return self.n_waited >= self.patience
 
     def state_dict(self) -> dict[str, float | int | None]:
         """The best figure, and for how many evaluations it has been that."""

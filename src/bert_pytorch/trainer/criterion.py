@@ -53,6 +53,7 @@ class Metrics:
         self._unigram_sums = torch.zeros(2, dtype=torch.float64, device=device)
         self._unigram_V = None if word_counts is None else unigram_log_probabilities(word_counts).to(device)
         self.n_steps = 0
+        self.earlier = (0.0, 0)
         self._began = time.perf_counter()
 
     @torch.no_grad()
@@ -71,7 +72,11 @@ class Metrics:
     def go_on_from(self, sums: Sequence[float], n_steps: int) -> None:
         """Begin with what a pass had measured when it was saved."""
         self._sums += torch.tensor(sums, dtype=torch.float64).to(self._sums.device)
-        self.n_steps = n_steps
+        self.n_steps, self.earlier = n_steps, (sums[SUMS.index("real_tokens")], n_steps)
+
+    def leave_out(self, seconds: float) -> None:
+        """Do not count this time, in which something else was done."""
+        self._began += seconds
 
     def read(self, since: Sequence[float] | None = None) -> dict[str, float]:
         """Averages so far: losses in nats a target or a pair, accuracies in [0, 1]; NaN where nothing was measured.

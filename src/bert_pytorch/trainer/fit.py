@@ -63,6 +63,8 @@ class Run:
         self._evaluation_is_due = False
         self.train_report: dict[str, float] = {}
         self._last_outcome: Outcome | None = None
+        self._real_tokens, self._seconds, self._first_step = 0.0, 0.0, 0
+        self._checkpoint: str | None = None
 
     def fit(self) -> dict[str, Any]:
         """Carry it out; the last figures of training and evaluation, and how it ended.
@@ -79,7 +81,19 @@ class Run:
                 self._train()
         finally:
             self.saver.close()
-        return {"stopped_by": self.stopped_by, **self.train_report, **self.eval_report}
+        return {
+            "stopped_by": self.stopped_by,
+            "steps": self.state.global_step,
+            "epochs": self.trainer.position.epoch,
+            "real_tokens": self._real_tokens,
+            "seconds": self._seconds,
+            "steps_per_second": (self.state.global_step - self._first_step) / self._seconds if self._seconds else math.nan,
+            "checkpoint": self._checkpoint,
+            "best_metric": self.state.best_metric,
+            "best_model_checkpoint": self.state.best_model_checkpoint,
+            **{f"train_{name}": value for name, value in self.train_report.items()},
+            **_as_held_out(self.eval_report),
+        }
 
     def step_begins(self) -> None:
         """Tell the callbacks."""
@@ -121,6 +135,12 @@ class Run:
         """Whether the pass is not to go on."""
         return self.handler.control.should_training_stop or self.handler.control.should_epoch_stop
 
+    @property
+    def _last_epoch(self) -> float:
+        """Passes after which this process ends."""
+        plan = self.args.num_train_epochs if self.args.max_steps is None else math.inf
+        return min(plan, self.args.stop_after_epochs or math.inf)
+
     def _resume(self) -> None:
         path = self.saver.find()
         if path is None:
@@ -138,15 +158,19 @@ class Run:
     def _train(self) -> None:
         trainer, args = self.trainer, self.args
         self.state.max_steps, self.state.num_train_epochs = trainer.max_steps or 0, args.num_train_epochs
-        if trainer.is_done or (args.max_steps is None and trainer.position.epoch >= args.num_train_epochs):
-            raise InputError("fit: the checkpoint has all that the plan asks for; to train longer raise it [E-RESUME-DONE]")
+        if trainer.is_done or trainer.position.epoch >= self._last_epoch:
+            plan = "max_steps" if args.max_steps else "num_train_epochs"
+            flag = plan if trainer.is_done or args.stop_after_epochs is None else "stop_after_epochs"
+            message = f"fit: the checkpoint has all that {flag} asks for; to train longer raise it"
+            raise InputError(f"{message} [E-RESUME-DONE]")
+        self._first_step = self.state.global_step
         self._call("on_train_begin")
         try:
             if self._evaluation_is_due:
                 self._evaluate()
                 self._act()
             while not (trainer.is_done or self.handler.control.should_training_stop):
-                if args.max_steps is None and trainer.position.epoch >= args.num_train_epochs:
+                if trainer.position.epoch >= self._last_epoch:
                     break
                 self._pass(trainer.position.epoch)
             if self.signals.received is not None:
@@ -156,6 +180,7 @@ class Run:
                 # What training has reached is whole: it was the onlooker that failed.
                 self.saver.save(self._to_keep())
             raise
+        self._note_who_stopped()
         if args.save_strategy != "no":
             self._save()
         if args.load_best_model_at_end:
@@ -165,6 +190,8 @@ class Run:
     def _interrupted(self, number: int) -> None:
         """Save, and end with the signal's exit status."""
         path = self._save(again=self._evaluation_is_due)
+        if path is None and self.args.output_path is not None:
+            path = self.saver.save_file(self.trainer.position.epoch, self._to_keep())
         where = f"saved as {path}; go on with --resume_from_checkpoint last" if path else "its last checkpoint stays"
         message = f"stopped by signal {number} after step {self.state.global_step}: {where} [E-INTERRUPTED]"
         raise InterruptedRunError(number, message)
@@ -177,6 +204,8 @@ class Run:
             self._call("on_epoch_begin")
         try:
             self.train_report = self.trainer.train(epoch)
+            self._real_tokens += self.train_report["real_tokens"] - self._metrics.earlier[0]
+            self._seconds += self.train_report["seconds"]
         except RuntimeError as error:
             # A signal to the whole group ends the data's processes too; what they were to bring is not needed any more.
             if isinstance(error, UserError) or self.signals.received is None:
@@ -189,11 +218,17 @@ class Run:
         control.should_evaluate = self.eval_strategy == "epoch" and is_late_enough
         control.should_save = args.save_strategy == "epoch"
         self._call("on_epoch_end")
+        if args.output_path is not None:
+            # Saved before the evaluation, which a run that goes on from here makes up for.
+            due = {"evaluation_is_due": control.should_evaluate}
+            self._checkpoint = self.saver.save_file(epoch, {**self._to_keep(), **due}) or self._checkpoint
         self._act()
+        if self.trainer.position.epoch == args.stop_after_epochs and not self.trainer.is_done:
+            self._stop("stop_after_epochs")
 
     def _act(self) -> None:
         """Do what the flags ask for, in this order, so that a checkpoint has the figures of its step."""
-        control = self.handler.control
+        control, began = self.handler.control, time.perf_counter()
         if control.should_log:
             control.should_log = False
             self._log()
@@ -203,6 +238,9 @@ class Run:
         if control.should_save:
             control.should_save = False
             self._save()
+        if self._last_outcome is not None:
+            self._metrics.leave_out(time.perf_counter() - began)
+            self._logged_at += time.perf_counter() - began
 
     def _log(self) -> None:
         """What training measured since the last log of this pass."""
@@ -211,6 +249,7 @@ class Run:
             return
         report, now = self._metrics.read(since=self._logged_sums), time.perf_counter()
         seconds, self._logged_at = now - self._logged_at, now
+        report |= {"seconds": seconds, "steps": float(state.global_step - max(0, self._logged_step))}
         self._logged_sums, self._logged_step = self._metrics.sums, state.global_step
         state.num_input_tokens_seen += int(report["real_tokens"])
         names = ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy")
@@ -235,7 +274,7 @@ class Run:
             self._evaluation_is_due = True
             return
         self._evaluation_is_due, self.eval_report = False, report
-        figures = {f"eval_{name}": value for name, value in report.items() if name not in _MEASURED_BY_THE_CLOCK}
+        figures = _as_held_out(report)
         self._add(figures)
         self._call("on_evaluate", metrics=figures)
         self._compare(figures)
@@ -258,6 +297,11 @@ class Run:
                 self.handler.control.should_save = True
         self.trainer.optim_schedule.report_metric(value)
 
+    def _note_who_stopped(self) -> None:
+        if self.handler.control.should_training_stop and self.stopped_by == "plan":
+            waits = (each for each in self.handler.callbacks if isinstance(each, EarlyStoppingCallback))
+            self.stopped_by = "early_stopping" if any(each.has_stopped for each in waits) else "callback"
+
     def _stop(self, reason: str) -> None:
         self.handler.control.should_training_stop = True
         if self.stopped_by == "plan":
@@ -276,6 +320,7 @@ class Run:
     def _save(self, *, again: bool = False) -> str | None:
         path = self.saver.save(self._to_keep(), again=again)
         if path is not None:
+            self._checkpoint = path
             self._call("on_save")
         return path
 
@@ -291,3 +336,8 @@ class Run:
         }
         given = {"logs": logs, "metrics": metrics}
         self.handler.call(event, {**things, **{name: value for name, value in given.items() if value is not None}})
+
+
+def _as_held_out(report: Mapping[str, float]) -> dict[str, float]:
+    """Figures of an evaluation under their names, without what only the clock decides."""
+    return {f"eval_{name}": value for name, value in report.items() if name not in _MEASURED_BY_THE_CLOCK}

@@ -224,14 +224,15 @@ class BERTTrainer:
         report = metrics.read()
         if metrics.n_steps:
             check_finite(report["loss"], epoch, metrics)
-        return report
+        return report if train else {**report, **self.step.own_metrics()}
 
-    def save(self, epoch: int, file_path: str = "output/bert_trained.model") -> str:
+    def save(self, epoch: int, file_path: str = "output/bert_trained.model", *, run: Mapping[str, Any] | None = None) -> str:
         """Write weights, optimiser, schedule, random state and position to `file_path + ".ep{epoch}"`.
 
         Args:
             epoch: Number of the pass just done.
             file_path: Path without the suffix; its folder is made when missing.
+            run: What `fit` wants to find again.
 
         Returns:
             The path written.
@@ -240,7 +241,7 @@ class BERTTrainer:
             SaveError: The file cannot be written; earlier files are whole.
         """
         output_path = f"{file_path}.ep{epoch}"
-        save_checkpoint(output_path, collect(self, epoch))
+        save_checkpoint(output_path, {**collect(self, epoch), "run": run})
         return output_path
 
     def resume(self, path: str, *, allow_change: bool = True) -> int:

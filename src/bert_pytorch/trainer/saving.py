@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, SaveError
-from .checkpoint import load_checkpoint, load_weights
+from .checkpoint import find_last, load_checkpoint, load_weights
 from .run_folder import RunFolder
 from .state import collect
 from .state_files import to_files
@@ -58,7 +58,10 @@ class Saver:
         if asked != "last":
             return asked
         if folder is None:
-            raise InputError("fit: resume_from_checkpoint is last, without output_dir; name a checkpoint [E-SETTING-CONFLICT]")
+            if self.args.output_path is None:
+                message = "resume_from_checkpoint is last, without output_dir or output_path; name a checkpoint"
+                raise InputError(f"fit: {message} [E-SETTING-CONFLICT]")
+            return find_last(self.args.output_path)
         found = folder.find_last()
         if found is None:
             message = "no whole checkpoint to go on from; start without --resume_from_checkpoint"
@@ -97,6 +100,20 @@ class Saver:
             return None
         self._saved_step = step
         return str(path)
+
+    def save_file(self, epoch: int, run: Mapping[str, Any]) -> str | None:
+        """Write `output_path.epN` behind pass `epoch`, or within it; its path, if it could be written.
+
+        Raises:
+            SaveError: As `save`.
+        """
+        try:
+            return self.trainer.save(epoch, self.args.output_path or "", run={**run, "state": self.state.to_dict()})
+        except SaveError as error:
+            if self.args.on_save_error == "stop":
+                raise
+            warnings.warn(f"{error}; training goes on", stacklevel=2)
+            return None
 
     def load_best(self) -> None:
         """Take the weights of the best evaluation; where its checkpoint could not be saved, a warning says so."""

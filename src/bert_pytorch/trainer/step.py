@@ -62,6 +62,7 @@ class Step:
         """Step this trainer."""
         self.trainer, self.compute_loss, self.compute_metrics = trainer, compute_loss, compute_metrics
         self.n_parts = 1
+        self._predictions: list[EvalPrediction] = []
 
     def evaluate(self, batch: Mapping[str, Tensor], metrics: Metrics) -> None:
         """Measure a batch."""
@@ -69,6 +70,20 @@ class Step:
         targets = targets_of(prepared)
         metrics.add(self._sums(prepared, len(targets)), targets)
         metrics.n_steps += 1
+        if self.compute_metrics is not None:
+            model, (_, places) = self.trainer.language_model, prepared["places"]
+            with self.trainer.update.autocast():
+                vectors = model.bert(prepared["bert_input"], prepared["segment_label"], prepared.get("example"), places)
+                predicted = model.mask_lm.predict(vectors)
+            self._predictions.append(EvalPrediction(predicted.cpu(), targets.cpu()))
+
+    def own_metrics(self) -> dict[str, float]:
+        """What `compute_metrics` makes of the batches evaluated since it was last asked."""
+        if self.compute_metrics is None:
+            return {}
+        words = EvalPrediction(*map(torch.cat, zip(*self._predictions, strict=True)))
+        self._predictions = []
+        return {name: float(value) for name, value in self.compute_metrics(words).items()}
 
     def loss_of(self, batch: Mapping[str, Tensor]) -> float:
         """The sum of a batch's losses, whatever they are."""
