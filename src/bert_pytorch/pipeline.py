@@ -80,11 +80,12 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
     from .trainer.checkpoint import find_last
 
     began = time.perf_counter()
-    if args.output_path is None and args.output_dir is None:
+    folder, prefix = args.output_dir, args.output_path
+    if folder is None and prefix is None:
         raise UsageError("neither --output_dir nor -o is given; name where the run is kept [E-USAGE]")
-    if args.resume_from_checkpoint == "last" and args.output_dir is None:
-        args.resume_from_checkpoint = find_last(args.output_path)
-    check_writable(args.output_path or os.path.join(args.output_dir, "log.jsonl"))
+    if args.resume_from_checkpoint == "last" and folder is None:
+        args.resume_from_checkpoint = find_last(str(prefix))
+    check_writable(os.path.join(str(folder), "log.jsonl") if prefix is None else prefix)
     vocab = Vocab.load_vocab(args.vocab_path)
     dataset, test_dataset = open_datasets(args, vocab)
     share_seen = None if test_dataset is None else test_dataset.encoded.share_in(dataset.encoded)

@@ -215,7 +215,7 @@ def work(args: argparse.Namespace) -> dict[str, object]:
         batches = list(islice(loader, (N_WARM_UP + args.measure_steps) * args.gradient_accumulation_steps))
         while len(batches) <= N_WARM_UP * args.gradient_accumulation_steps:
             batches *= 2
-        return plan(args, vocab, dataset, batches, plan_steps(args, loader)[0], loader.count_batches(0))
+        return plan(args, vocab, dataset, batches, plan_steps(args, loader), loader.count_batches(0))
 
 
 def plan(

@@ -15,7 +15,6 @@ from .bert import BERT, starts_of
 from .cross_entropy import linear_cross_entropy
 from .transformer import init_weights
 
-
 _SCORES_AT_ONCE = 1 << 22
 
 

@@ -12,8 +12,13 @@ if TYPE_CHECKING:
     from .pretrain import BERTTrainer
 
 __all__ = [
-    *("BERTTrainer", "EarlyStoppingCallback", "TrainerControl", "TrainerState", "TrainingArguments"),
-    *("load_checkpoint", "load_model"),
+    "BERTTrainer",
+    "EarlyStoppingCallback",
+    "TrainerControl",
+    "TrainerState",
+    "TrainingArguments",
+    "load_checkpoint",
+    "load_model",
 ]
 
 _HOME_OF = {

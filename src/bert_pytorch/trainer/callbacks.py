@@ -19,12 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from ..errors import InputError, TrainingError
+from ..errors import InputError, TrainingError, UserError
 from ..extras import import_extra
 from ..files import atomic_write
 
 if TYPE_CHECKING:
     from .arguments import TrainingArguments
+    from .pretrain import BERTTrainer
 
 EVENTS = (
     *("on_train_begin", "on_epoch_begin", "on_step_begin", "on_pre_optimizer_step", "on_step_end"),
@@ -87,30 +88,43 @@ class Stateful(Protocol):
 class CallbackHandler:
     """Tells callbacks what happens, in order."""
 
-    def __init__(self, callbacks: Iterable[object], args: TrainingArguments, state: TrainerState) -> None:
+    def __init__(self, callbacks: Iterable[object], trainer: BERTTrainer, state: TrainerState) -> None:
         """Keep the callbacks of a run.
 
         Raises:
             InputError: One has no method that is ever called.
         """
-        self.callbacks, self.args, self.state, self.control = list(callbacks), args, state, TrainerControl()
+        self.callbacks, self.trainer, self.state, self.control = list(callbacks), trainer, state, TrainerControl()
         for callback in self.callbacks:
             if isinstance(callback, type) or not any(callable(getattr(callback, event, None)) for event in EVENTS):
                 kind = f"the class {callback.__name__}" if isinstance(callback, type) else type(callback).__name__
                 message = f"callbacks: {kind} has no event; give an object with a method such as on_log"
                 raise InputError(f"{message} [E-CALLBACK-EVENTS]")
 
-    def call(self, event: str, things: Mapping[str, object]) -> None:
+    def call(self, event: str, *, logs: Mapping[str, float] | None = None, metrics: Mapping[str, float] | None = None) -> None:
         """Call an event of every callback that has it.
 
         Raises:
             TrainingError: One raised an error; the message names it.
         """
+        trainer = self.trainer
+        things: dict[str, object] = {
+            "trainer": trainer,
+            "model": trainer.language_model,
+            "optimizer": trainer.optim,
+            "lr_scheduler": trainer.optim_schedule,
+            "train_dataloader": trainer.train_data,
+            "eval_dataloader": trainer.test_data,
+        }
+        if logs is not None:
+            things["logs"] = logs
+        if metrics is not None:
+            things["metrics"] = metrics
         for callback in self.callbacks:
             method = getattr(callback, event, None)
             if callable(method):
                 with _Named(f"{type(callback).__name__}.{event}"):
-                    changed = method(self.args, self.state, self.control, **_asked_for(method, things))
+                    changed = method(trainer.args, self.state, self.control, **_asked_for(method, things))
                 if isinstance(changed, TrainerControl):
                     self.control = changed
 
@@ -225,7 +239,7 @@ class _Named:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and not isinstance(error, UserError):
             what = f"callback {self.name}: {type(error).__name__}: {error}"
             raise TrainingError(f"{what}; mend it, and go on from the last checkpoint [E-CALLBACK]") from error
 

@@ -53,7 +53,7 @@ class Metrics:
         self._unigram_sums = torch.zeros(2, dtype=torch.float64, device=device)
         self._unigram_V = None if word_counts is None else unigram_log_probabilities(word_counts).to(device)
         self.n_steps = 0
-        self.earlier = (0.0, 0)
+        self._earlier_tokens = 0.0
         self._began = time.perf_counter()
 
     @torch.no_grad()
@@ -72,7 +72,7 @@ class Metrics:
     def go_on_from(self, sums: Sequence[float], n_steps: int) -> None:
         """Begin with what a pass had measured when it was saved."""
         self._sums += torch.tensor(sums, dtype=torch.float64).to(self._sums.device)
-        self.n_steps, self.earlier = n_steps, (sums[SUMS.index("real_tokens")], n_steps)
+        self.n_steps, self._earlier_tokens = n_steps, sums[SUMS.index("real_tokens")]
 
     def leave_out(self, seconds: float) -> None:
         """Do not count this time, in which something else was done."""
@@ -97,6 +97,7 @@ class Metrics:
             "n_targets": n_targets,
             "n_items": sums["n_items"],
             "real_tokens": sums["real_tokens"],
+            "earlier_tokens": self._earlier_tokens,
             "steps": float(self.n_steps),
             "seconds": time.perf_counter() - self._began,
         }

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-
-from tqdm import tqdm
 
 from ..errors import InputError, UserError
 from .callbacks import CallbackHandler, EarlyStoppingCallback, JsonlCallback, TensorBoardCallback, TrainerState
-from .criterion import Metrics, progress_line
+from .measuring import EvaluationStoppedError, Measuring, as_held_out
 from .saving import Saver
 from .signals import InterruptedRunError, Signals
 from .state import restore
@@ -22,11 +19,6 @@ if TYPE_CHECKING:
     from .pretrain import BERTTrainer
 
 _SAVE_STEPS = 500
-_MEASURED_BY_THE_CLOCK = ("tokens_per_second", "seconds")
-
-
-class _EvaluationStoppedError(Exception):
-    """A signal came within an evaluation, which is left for the run that goes on."""
 
 
 class Run:
@@ -54,14 +46,10 @@ class Run:
             built_in.append(TensorBoardCallback())
         if self.args.early_stopping_patience is not None:
             built_in.append(EarlyStoppingCallback(self.args.early_stopping_patience, self.args.early_stopping_threshold))
-        self.handler = CallbackHandler([*built_in, *callbacks], self.args, self.state)
+        self.handler = CallbackHandler([*built_in, *callbacks], trainer, self.state)
+        self.measuring = Measuring(trainer, self.state, self.handler)
         self.stopped_by, self.signals = "plan", Signals()
         self.saver = Saver(trainer, self.args, self.state)
-        self.eval_report: dict[str, float] = {}
-        self._logged_step = -1
-        self._logged_sums: list[float] | None = None
-        self._evaluation_is_due = False
-        self.train_report: dict[str, float] = {}
         self._last_outcome: Outcome | None = None
         self._real_tokens, self._seconds, self._first_step = 0.0, 0.0, 0
         self._checkpoint: str | None = None
@@ -73,7 +61,7 @@ class Run:
             InterruptedRunError: A signal ended it; it is saved.
             UserError: It cannot begin or go on.
         """
-        self._began = self._logged_at = time.perf_counter()
+        self._began = time.perf_counter()
         self.saver.open()
         try:
             with self.signals:
@@ -91,24 +79,23 @@ class Run:
             "checkpoint": self._checkpoint,
             "best_metric": self.state.best_metric,
             "best_model_checkpoint": self.state.best_model_checkpoint,
-            **{f"train_{name}": value for name, value in self.train_report.items()},
-            **_as_held_out(self.eval_report),
+            **{f"train_{name}": value for name, value in self.measuring.train_report.items()},
+            **as_held_out(self.measuring.eval_report),
         }
 
     def step_begins(self) -> None:
         """Tell the callbacks."""
-        self._call("on_step_begin")
+        self.handler.call("on_step_begin")
 
-    def step_ended(self, epoch: int, n_batches: int | None, metrics: Metrics, outcome: Outcome) -> None:
+    def step_ended(self, epoch: int, n_batches: int | None, outcome: Outcome) -> None:
         """Log, evaluate and save where it is time to, and see whether the run is to end.
 
         Args:
             epoch: The pass.
             n_batches: Batches of it; None: not known.
-            metrics: What it has measured so far.
             outcome: What the step did.
         """
-        self._metrics, self._last_outcome, args, control = metrics, outcome, self.args, self.handler.control
+        self._last_outcome, args, control = outcome, self.args, self.handler.control
         step = self.state.global_step = self.trainer.optim_schedule.n_current_steps
         done = self.trainer.position.n_batches
         self.state.epoch = epoch + (done / n_batches if n_batches else 0.0)
@@ -118,7 +105,7 @@ class Run:
         is_late_enough = step > args.eval_delay or not args.eval_delay
         control.should_evaluate = self.eval_strategy == "steps" and step % every == 0 and is_late_enough
         control.should_save = args.save_strategy == "steps" and step % (args.save_steps or _SAVE_STEPS) == 0
-        self._call("on_step_end")
+        self.handler.call("on_step_end")
         self._act()
         if args.max_minutes is not None and time.perf_counter() - self._began >= 60 * args.max_minutes:
             self._stop("max_minutes")
@@ -128,7 +115,7 @@ class Run:
     def poll(self) -> None:
         """Within an evaluation: leave it when a signal has come."""
         if self.signals.received is not None:
-            raise _EvaluationStoppedError
+            raise EvaluationStoppedError
 
     @property
     def is_to_stop(self) -> bool:
@@ -150,9 +137,7 @@ class Run:
         if run is not None:
             self.state.load(run["state"])
             self.handler.load_state_dict(run["callbacks"])
-            self._logged_sums, self._logged_step = run["logged_sums"], run["logged_step"]
-            self._evaluation_is_due = run["evaluation_is_due"]
-            self.train_report, self.eval_report = run["train_report"], run["eval_report"]
+            self.measuring.load_state_dict(run["measuring"])
         self.saver.resumed(self.state.global_step)
 
     def _train(self) -> None:
@@ -164,10 +149,10 @@ class Run:
             message = f"fit: the checkpoint has all that {flag} asks for; to train longer raise it"
             raise InputError(f"{message} [E-RESUME-DONE]")
         self._first_step = self.state.global_step
-        self._call("on_train_begin")
+        self.handler.call("on_train_begin")
         try:
-            if self._evaluation_is_due:
-                self._evaluate()
+            if self.measuring.evaluation_is_due:
+                self.measuring.evaluate()
                 self._act()
             while not (trainer.is_done or self.handler.control.should_training_stop):
                 if trainer.position.epoch >= self._last_epoch:
@@ -185,11 +170,11 @@ class Run:
             self._save()
         if args.load_best_model_at_end:
             self.saver.load_best()
-        self._call("on_train_end")
+        self.handler.call("on_train_end")
 
     def _interrupted(self, number: int) -> None:
         """Save, and end with the signal's exit status."""
-        path = self._save(again=self._evaluation_is_due)
+        path = self._save(again=self.measuring.evaluation_is_due)
         if path is None and self.args.output_path is not None:
             path = self.saver.save_file(self.trainer.position.epoch, self._to_keep())
         where = f"saved as {path}; go on with --resume_from_checkpoint last" if path else "its last checkpoint stays"
@@ -200,12 +185,12 @@ class Run:
         args, control = self.args, self.handler.control
         control.should_epoch_stop = False
         if not self.trainer.position.is_within_pass:
-            self._logged_sums = None
-            self._call("on_epoch_begin")
+            self.measuring.pass_begins()
+            self.handler.call("on_epoch_begin")
         try:
-            self.train_report = self.trainer.train(epoch)
-            self._real_tokens += self.train_report["real_tokens"] - self._metrics.earlier[0]
-            self._seconds += self.train_report["seconds"]
+            report = self.measuring.train_report = self.trainer.train(epoch)
+            self._real_tokens += report["real_tokens"] - report["earlier_tokens"]
+            self._seconds += report["seconds"]
         except RuntimeError as error:
             # A signal to the whole group ends the data's processes too; what they were to bring is not needed any more.
             if isinstance(error, UserError) or self.signals.received is None:
@@ -217,11 +202,11 @@ class Run:
         is_late_enough = epoch + 1 > args.eval_delay or not args.eval_delay
         control.should_evaluate = self.eval_strategy == "epoch" and is_late_enough
         control.should_save = args.save_strategy == "epoch"
-        self._call("on_epoch_end")
+        self.handler.call("on_epoch_end")
         if args.output_path is not None:
             # Saved before the evaluation, which a run that goes on from here makes up for.
-            due = {"evaluation_is_due": control.should_evaluate}
-            self._checkpoint = self.saver.save_file(epoch, {**self._to_keep(), **due}) or self._checkpoint
+            self.measuring.evaluation_is_due = control.should_evaluate
+            self._checkpoint = self.saver.save_file(epoch, self._to_keep()) or self._checkpoint
         self._act()
         if self.trainer.position.epoch == args.stop_after_epochs and not self.trainer.is_done:
             self._stop("stop_after_epochs")
@@ -231,71 +216,15 @@ class Run:
         control, began = self.handler.control, time.perf_counter()
         if control.should_log:
             control.should_log = False
-            self._log()
+            if self._last_outcome is not None:
+                self.measuring.log(self._last_outcome)
         if control.should_evaluate:
             control.should_evaluate = False
-            self._evaluate()
+            self.measuring.evaluate()
         if control.should_save:
             control.should_save = False
             self._save()
-        if self._last_outcome is not None:
-            self._metrics.leave_out(time.perf_counter() - began)
-            self._logged_at += time.perf_counter() - began
-
-    def _log(self) -> None:
-        """What training measured since the last log of this pass."""
-        trainer, state = self.trainer, self.state
-        if self._logged_step == state.global_step or self._last_outcome is None:
-            return
-        report, now = self._metrics.read(since=self._logged_sums), time.perf_counter()
-        seconds, self._logged_at = now - self._logged_at, now
-        report |= {"seconds": seconds, "steps": float(state.global_step - max(0, self._logged_step))}
-        self._logged_sums, self._logged_step = self._metrics.sums, state.global_step
-        state.num_input_tokens_seen += int(report["real_tokens"])
-        names = ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy")
-        entry = {name: report[name] for name in names if math.isfinite(report[name])}
-        entry |= {"learning_rate": self._last_outcome.rate, "grad_norm": float(self._last_outcome.grad_norm)}
-        entry["tokens_per_second"] = report["real_tokens"] / seconds
-        self._add(entry)
-        n_left = None if trainer.max_steps is None else trainer.max_steps - state.global_step
-        where = f"step {state.global_step}" + (f"/{trainer.max_steps}" if trainer.max_steps else "")
-        tqdm.write(f"{where} {progress_line(report, self._last_outcome.rate, n_left)}", file=sys.stderr)
-
-    def _add(self, entry: dict[str, float]) -> None:
-        finite = {name: value for name, value in entry.items() if math.isfinite(value)}
-        logs = {"step": self.state.global_step, "epoch": self.state.epoch, **finite}
-        self.state.log_history.append(logs)
-        self._call("on_log", logs=logs)
-
-    def _evaluate(self) -> None:
-        try:
-            report = self.trainer.test(self.trainer.position.epoch)
-        except _EvaluationStoppedError:
-            self._evaluation_is_due = True
-            return
-        self._evaluation_is_due, self.eval_report = False, report
-        figures = _as_held_out(report)
-        self._add(figures)
-        self._call("on_evaluate", metrics=figures)
-        self._compare(figures)
-
-    def _compare(self, figures: dict[str, float]) -> None:
-        """See whether these are the best so far."""
-        state, args = self.state, self.args
-        chooses = args.load_best_model_at_end or args.early_stopping_patience is not None
-        name = args.best_metric_name
-        if name not in figures:
-            if chooses or args.metric_for_best_model is not None:
-                there = ", ".join(sorted(figures))
-                raise InputError(f"metric_for_best_model: there is no {name}; there are {there} [E-METRIC-NAME]")
-            return
-        value, best = figures[name], state.best_metric
-        if math.isfinite(value) and (best is None or (value > best if args.is_greater_better else value < best)):
-            state.best_metric, state.best_global_step = value, state.global_step
-            state.best_model_checkpoint = None
-            if args.load_best_model_at_end:
-                self.handler.control.should_save = True
-        self.trainer.optim_schedule.report_metric(value)
+        self.measuring.leave_out(time.perf_counter() - began)
 
     def _note_who_stopped(self) -> None:
         if self.handler.control.should_training_stop and self.stopped_by == "plan":
@@ -308,36 +237,11 @@ class Run:
             self.stopped_by = reason
 
     def _to_keep(self) -> dict[str, Any]:
-        return {
-            "callbacks": self.handler.state_dict(),
-            "logged_sums": self._logged_sums,
-            "logged_step": self._logged_step,
-            "evaluation_is_due": self._evaluation_is_due,
-            "train_report": self.train_report,
-            "eval_report": self.eval_report,
-        }
+        return {"callbacks": self.handler.state_dict(), "measuring": self.measuring.state_dict()}
 
     def _save(self, *, again: bool = False) -> str | None:
         path = self.saver.save(self._to_keep(), again=again)
         if path is not None:
             self._checkpoint = path
-            self._call("on_save")
+            self.handler.call("on_save")
         return path
-
-    def _call(self, event: str, *, logs: Mapping[str, float] | None = None, metrics: Mapping[str, float] | None = None) -> None:
-        trainer = self.trainer
-        things = {
-            "trainer": trainer,
-            "model": trainer.language_model,
-            "optimizer": trainer.optim,
-            "lr_scheduler": trainer.optim_schedule,
-            "train_dataloader": trainer.train_data,
-            "eval_dataloader": trainer.test_data,
-        }
-        given = {"logs": logs, "metrics": metrics}
-        self.handler.call(event, {**things, **{name: value for name, value in given.items() if value is not None}})
-
-
-def _as_held_out(report: Mapping[str, float]) -> dict[str, float]:
-    """Figures of an evaluation under their names, without what only the clock decides."""
-    return {f"eval_{name}": value for name, value in report.items() if name not in _MEASURED_BY_THE_CLOCK}

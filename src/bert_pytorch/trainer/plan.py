@@ -7,12 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from ..dataset.loader import BatchLoader
 from ..errors import InputError, UnavailableError
 from .arguments import TrainingArguments
 from .loading import count_batches
+from .optim_schedule import ScheduledOptim
+from .optimizers import make_optimizer, parameter_groups
 
 DEFAULT_WARMUP_STEPS = 10_000
 
@@ -102,7 +105,39 @@ def choose_devices(with_cuda: bool, cuda_devices: Sequence[int] | None) -> tuple
     return torch.device("cuda", gpus[0]), gpus
 
 
-def settle_warmup(args: TrainingArguments, train_dataloader: Iterable[Mapping[str, Tensor]], max_steps: int | None) -> int:
+def build_optimizer(args: TrainingArguments, model: nn.Module) -> Optimizer:
+    """The optimiser that the settings name, on a model's parameters."""
+    # A value that nobody set is none that an optimiser without it could refuse.
+    is_set = args.adam_epsilon != TrainingArguments.adam_epsilon
+    return make_optimizer(
+        args.optim,
+        parameter_groups(model, args.weight_decay, optim=args.optim),
+        lr=args.learning_rate,
+        betas=(args.adam_beta1, args.adam_beta2),
+        eps=args.adam_epsilon if is_set else None,
+        settings=args.optim_args,
+    )
+
+
+def build_schedule(
+    args: TrainingArguments,
+    optimizer: Optimizer,
+    hidden: int,
+    train_dataloader: Iterable[Mapping[str, Tensor]],
+    max_steps: int | None,
+) -> ScheduledOptim:
+    """The schedule that the settings name, over this many steps."""
+    return ScheduledOptim(
+        optimizer,
+        hidden,
+        _warmup_steps(args, train_dataloader, max_steps),
+        n_total_steps=max_steps,
+        schedule=args.lr_scheduler_type,
+        schedule_settings=args.lr_scheduler_kwargs,
+    )
+
+
+def _warmup_steps(args: TrainingArguments, train_dataloader: Iterable[Mapping[str, Tensor]], max_steps: int | None) -> int:
     """Warm-up steps: as asked for, else 10,000, at most one pass over the loader and a tenth of the run."""
     if args.warmup_steps is not None:
         return args.warmup_steps

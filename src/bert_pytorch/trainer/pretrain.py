@@ -24,9 +24,7 @@ from .criterion import Metrics, PretrainingCriterion, check_finite, progress_lin
 from .fit import Run
 from .loading import Position, count_batches
 from .objective import ParallelObjective, PretrainingObjective
-from .optim_schedule import ScheduledOptim
-from .optimizers import make_optimizer, parameter_groups
-from .plan import choose_devices, count_steps, settle, settle_warmup
+from .plan import build_optimizer, build_schedule, choose_devices, count_steps, settle
 from .randomness import random_state, set_random_state
 from .state import collect, restore
 from .step import ComputeLoss, ComputeMetrics, Step
@@ -56,12 +54,13 @@ class BERTTrainer:
         word_counts: Corpus frequency by id (`dataset.word_counts`). Starts the masked-word bias there, and adds the
             unigram figures to what `test` reports.
         settings: Plain values that say how the data were made; written into checkpoints as they are.
-        gradient_accumulation_steps: Batches a step; the step is that of the one big batch.
-        bf16: Multiply in bfloat16; weights and sums stay float32.
-        fp16: The same in float16, with losses scaled.
-        float32_matmul_precision: As `torch.set_float32_matmul_precision`, while the trainer runs; None: as it is.
-        gradient_checkpointing: See `BERT`.
-        torch_compile: Compile the transformer blocks, by `torch_compile_backend` or inductor.
+        args: All settings of training by Transformers' names, for `fit`; those above are then left alone.
+        callbacks: Look on while `fit` runs, and may steer it (`callbacks.py` says how).
+        compute_metrics: From the words predicted at all targets of an evaluation and the true ones to figures by name.
+        compute_loss: A loss in place of ours: from the model, a batch and the number n of targets of the whole step to the sum
+            of the batch's losses over n.
+        gradient_accumulation_steps, bf16, fp16, float32_matmul_precision, gradient_checkpointing, torch_compile,
+            torch_compile_backend: As in `TrainingArguments`.
 
     Attributes:
         bert, model, device, train_data, test_data, optim, optim_schedule, criterion, log_freq: As in bert-pytorch.
@@ -118,23 +117,8 @@ class BERTTrainer:
         self.train_data, self.test_data = train_dataloader, test_dataloader
         self.max_steps = self.args.max_steps if args is None else count_steps(args, train_dataloader)
         self.max_grad_norm, self.log_freq = self.args.max_grad_norm or None, self.args.logging_steps
-        self.optim = make_optimizer(
-            self.args.optim,
-            parameter_groups(self.language_model, self.args.weight_decay, optim=self.args.optim),
-            lr=self.args.learning_rate,
-            betas=(self.args.adam_beta1, self.args.adam_beta2),
-            eps=None if self.args.adam_epsilon == TrainingArguments.adam_epsilon else self.args.adam_epsilon,
-            settings=self.args.optim_args,
-        )
-        n_warmup = settle_warmup(self.args, train_dataloader, self.max_steps)
-        self.optim_schedule = ScheduledOptim(
-            self.optim,
-            bert.hidden,
-            n_warmup,
-            n_total_steps=self.max_steps,
-            schedule=self.args.lr_scheduler_type,
-            schedule_settings=self.args.lr_scheduler_kwargs,
-        )
+        self.optim = build_optimizer(self.args, self.language_model)
+        self.optim_schedule = build_schedule(self.args, self.optim, bert.hidden, train_dataloader, self.max_steps)
         self.criterion, self._word_counts = PretrainingCriterion(), word_counts
         self.callbacks, self.settings = callbacks, dict(settings or {})
         self.position, self.step = Position(), Step(self, compute_loss, compute_metrics)
@@ -269,7 +253,10 @@ class BERTTrainer:
         n_batches, position = count_batches(data_loader), self.position
         if train:
             batches = position.batches(epoch, data_loader)
-            self._go_on_measuring(metrics)
+            self.pass_metrics = metrics
+            if self.metrics_to_go_on_from is not None:
+                metrics.go_on_from(*self.metrics_to_go_on_from)
+                self.metrics_to_go_on_from = None
         else:
             batches = iter(data_loader)
         name, n_together = f"EP_{'train' if train else 'test'}:{epoch}", self.args.gradient_accumulation_steps if train else 1
@@ -299,16 +286,9 @@ class BERTTrainer:
         self.position.batches_done(len(group))
         self.bad_steps.note(outcome.is_good, group, epoch, outcome.grad_norm)
         if self._run is not None:
-            self._run.step_ended(epoch, n_batches, metrics, outcome)
+            self._run.step_ended(epoch, n_batches, outcome)
         elif metrics.n_steps % self.log_freq == 0:
             self._log(f"EP_train:{epoch}", epoch, n_batches, metrics)
-
-    def _go_on_measuring(self, metrics: Metrics) -> None:
-        """Add what was measured of this pass before it was saved."""
-        self.pass_metrics = metrics
-        if self.metrics_to_go_on_from is not None:
-            metrics.go_on_from(*self.metrics_to_go_on_from)
-        self.metrics_to_go_on_from = None
 
     def _log(self, name: str, epoch: int, n_batches: int | None, metrics: Metrics) -> None:
         report = metrics.read()

@@ -1,0 +1,129 @@
+"""What a run logs of its training and of its evaluations, and which evaluation was the best."""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from ..errors import InputError
+from .callbacks import CallbackHandler, TrainerState
+from .criterion import progress_line
+from .step import Outcome
+
+if TYPE_CHECKING:
+    from .pretrain import BERTTrainer
+
+_BY_THE_CLOCK = ("tokens_per_second", "seconds")
+_LOGGED = ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy")
+
+
+class EvaluationStoppedError(Exception):
+    """A signal came within an evaluation, which is left for the run that goes on."""
+
+
+class Measuring:
+    """Logs and evaluates.
+
+    Attributes:
+        train_report, eval_report: Of the last pass and the last evaluation.
+        evaluation_is_due: Whether one was begun and not ended.
+    """
+
+    def __init__(self, trainer: BERTTrainer, state: TrainerState, handler: CallbackHandler) -> None:
+        """Measure this trainer from now on."""
+        self.trainer, self.state, self.handler = trainer, state, handler
+        self.train_report: dict[str, float] = {}
+        self.eval_report: dict[str, float] = {}
+        self.evaluation_is_due = False
+        self._logged_step = -1
+        self._logged_sums: list[float] | None = None
+        self._logged_at = time.perf_counter()
+
+    def pass_begins(self) -> None:
+        """Log nothing of the pass before."""
+        self._logged_sums = None
+
+    def leave_out(self, seconds: float) -> None:
+        """Do not count this time, in which training stood."""
+        self._logged_at += seconds
+        if self.trainer.pass_metrics is not None:
+            self.trainer.pass_metrics.leave_out(seconds)
+
+    def log(self, outcome: Outcome) -> None:
+        """Log what training measured since the last log of this pass, and the last step."""
+        trainer, state, metrics = self.trainer, self.state, self.trainer.pass_metrics
+        if self._logged_step == state.global_step or metrics is None:
+            return
+        report, now = metrics.read(since=self._logged_sums), time.perf_counter()
+        seconds, self._logged_at = now - self._logged_at, now
+        report |= {"seconds": seconds, "steps": float(state.global_step - max(0, self._logged_step))}
+        self._logged_sums, self._logged_step = metrics.sums, state.global_step
+        state.num_input_tokens_seen += int(report["real_tokens"])
+        entry = {name: report[name] for name in _LOGGED}
+        entry |= {"learning_rate": outcome.rate, "grad_norm": float(outcome.grad_norm)}
+        self._add({**entry, "tokens_per_second": report["real_tokens"] / seconds})
+        n_left = None if trainer.max_steps is None else trainer.max_steps - state.global_step
+        where = f"step {state.global_step}" + (f"/{trainer.max_steps}" if trainer.max_steps else "")
+        tqdm.write(f"{where} {progress_line(report, outcome.rate, n_left)}", file=sys.stderr)
+
+    def evaluate(self) -> None:
+        """Evaluate, unless a signal comes, and see whether that is the best so far.
+
+        Raises:
+            InputError: The figure that is to decide is not there.
+        """
+        try:
+            report = self.trainer.test(self.trainer.position.epoch)
+        except EvaluationStoppedError:
+            self.evaluation_is_due = True
+            return
+        self.evaluation_is_due, self.eval_report = False, report
+        figures = as_held_out(report)
+        self._add(figures)
+        self.handler.call("on_evaluate", metrics=figures)
+        self._compare(figures)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What goes on after a resume."""
+        names = ("logged_sums", "logged_step")
+        return {
+            **{name: getattr(self, f"_{name}") for name in names},
+            "evaluation_is_due": self.evaluation_is_due,
+            "train_report": self.train_report,
+            "eval_report": self.eval_report,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on measuring."""
+        self._logged_sums, self._logged_step = state["logged_sums"], state["logged_step"]
+        self.evaluation_is_due = state["evaluation_is_due"]
+        self.train_report, self.eval_report = state["train_report"], state["eval_report"]
+
+    def _add(self, entry: Mapping[str, float]) -> None:
+        finite = {name: value for name, value in entry.items() if math.isfinite(value)}
+        logs = {"step": self.state.global_step, "epoch": self.state.epoch, **finite}
+        self.state.log_history.append(logs)
+        self.handler.call("on_log", logs=logs)
+
+    def _compare(self, figures: Mapping[str, float]) -> None:
+        state, args = self.state, self.trainer.args
+        name = args.best_metric_name
+        if name not in figures:
+            there = ", ".join(sorted(figures))
+            raise InputError(f"metric_for_best_model: there is no {name}; there are {there} [E-METRIC-NAME]")
+        value, best = figures[name], state.best_metric
+        if math.isfinite(value) and (best is None or (value > best if args.is_greater_better else value < best)):
+            state.best_metric, state.best_global_step, state.best_model_checkpoint = value, state.global_step, None
+            # The best is nowhere else once training goes on.
+            self.handler.control.should_save |= args.load_best_model_at_end
+        self.trainer.optim_schedule.report_metric(value)
+
+
+def as_held_out(report: Mapping[str, float]) -> dict[str, float]:
+    """Figures of an evaluation under their names, without what only the clock decides."""
+    return {f"eval_{name}": value for name, value in report.items() if name not in _BY_THE_CLOCK}
