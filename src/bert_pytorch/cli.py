@@ -38,7 +38,17 @@ def bert_parser() -> Parser:
     add("-t", "--test_dataset", metavar="FILE", help="held-out corpus, evaluated after each epoch")
     add("-v", "--vocab_path", required=True, metavar="FILE", help="vocabulary made by bert-vocab")
     add("-o", "--output_path", metavar="PATH", help="checkpoints of whole passes are PATH.ep0, PATH.ep1, ...")
-    positive, whole = at_least(1), at_least(0)
+    _add_older_flags(parser)
+    _add_flags_of_data_and_steps(parser)
+    resume = "go on from the last checkpoint of --output_dir or PATH, or from this one"
+    add("--resume_from_checkpoint", "--resume", metavar="last|PATH", help=resume)
+    add_settings(parser)
+    return parser
+
+
+def _add_older_flags(parser: Parser) -> None:
+    """Those of bert-pytorch, and what decides a run beside them."""
+    add, positive, whole = parser.add_argument, at_least(1), at_least(0)
     add("-hs", "--hidden", type=positive, default=256, metavar="N", help="hidden size (256)")
     add("-l", "--layers", type=positive, default=8, metavar="N", help="transformer layers (8)")
     add("-a", "--attn_heads", type=positive, default=8, metavar="N", help="attention heads; divides --hidden (8)")
@@ -74,6 +84,11 @@ def bert_parser() -> Parser:
     add("--device", choices=("cpu", "cuda", "auto"), default="auto", help="cuda: fail without one (auto)")
     add("--encoding", default="utf-8", metavar="NAME", help="encoding of the corpora (utf-8)")
     add("--skip_bad_lines", action="store_true", help="leave bad lines out and count them")
+
+
+def _add_flags_of_data_and_steps(parser: Parser) -> None:
+    """How examples and batches are made, and how a step is computed."""
+    add, positive = parser.add_argument, at_least(1)
     add("--objective", choices=OBJECTIVES, default="mlm+nsp", help="masked words, next sentence, sentence order (mlm+nsp)")
     share = between(0, 1, above=True)
     add("--mlm_probability", type=share, default=0.15, metavar="X", help="share of words that are hidden (0.15)")
@@ -92,10 +107,6 @@ def bert_parser() -> Parser:
     add("--torch_compile", action="store_true", help="compile the blocks; plan_run.py tells whether it pays")
     add("--torch_compile_backend", metavar="NAME", help="torch.compile's backend (inductor)")
     add("--cache_dir", metavar="DIR", help="folder for encoded corpora (that of -o)")
-    resume = "go on from the last checkpoint of --output_dir or PATH, or from this one"
-    add("--resume_from_checkpoint", "--resume", metavar="last|PATH", help=resume)
-    add_settings(parser)
-    return parser
 
 
 def add_settings(parser: Parser) -> None:

@@ -203,7 +203,10 @@ def test_resuming_with_another_model_is_refused(call):
 
 def test_resuming_with_other_settings_is_said(call):
     call("-e", "2", "--stop_after_epochs", "1")
-    status, _, err = call("-e", "3", "-b", "3", "--resume", "last")
+    status, report, _ = call("-e", "3", "-b", "3", "--resume", "last")
+    assert (status, report["code"]) == (1, "E-RESUME-CHANGED")
+    assert "batch_size was 4, is now 3" in report["error"]
+    status, _, err = call("-e", "3", "-b", "3", "--resume", "last", "--allow_change")
     assert status == 0
     assert "batch_size was 4, is now 3" in err
 

@@ -94,10 +94,12 @@ def test_every_flag_can_stand_in_a_file(config):
         if flag.startswith("--") and flag not in ("--config", "--help", "--resume"):
             values[flag[2:]] = "true" if action.nargs == 0 else (action.choices or ["1"])[0]
     values |= {"seq_len": "5", "with_cuda": "true", "on_memory": "true", "mlm_probability": "0.5", "dropout": "0"}
-    values |= {"adam_beta1": "0", "adam_beta2": "0"}
+    values |= {"adam_beta1": "0", "adam_beta2": "0", "lr_scheduler_kwargs": "{power: 2}", "optim_args": "{}"}
+    values |= {"greater_is_better": "true"}
     args = parse_args(["--config", config("".join(f"{name}: {value}\n" for name, value in values.items()))])
     assert args.layers == 1
     assert args.span_masking is True
+    assert args.lr_scheduler_kwargs == {"power": 2}
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("skills/*/assets/*.yaml")), ids=lambda path: path.name)

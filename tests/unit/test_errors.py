@@ -27,7 +27,9 @@ from bert_pytorch.dataset.tokenizer import train_subwords
 from bert_pytorch.dataset.vocab import Vocab
 from bert_pytorch.errors import InputError, SaveError, TrainingError, UnavailableError, UserError
 from bert_pytorch.trainer import load_checkpoint
+from bert_pytorch.trainer.arguments import TrainingArguments
 from bert_pytorch.trainer.optimizers import make_optimizer
+from bert_pytorch.trainer.run_folder import RunFolder
 from bert_pytorch.trainer.schedules import make_plan
 
 from .examples import (
@@ -96,6 +98,25 @@ def failing(error):
             run(Parser(prog="bert"), work, argv)
 
     command(end)
+
+
+class Raises:
+    def on_step_end(self, args, state, control):
+        raise ValueError("no luck")
+
+
+def fit(train_data=None, callbacks=(), **settings):
+    args = TrainingArguments(**{"output_dir": "run", "max_steps": None if train_data else 3, **settings})
+    data = [make_batch()] if train_data is None else train_data
+    BERTTrainer(make_bert(), V, data, [make_batch()], with_cuda=False, args=args, callbacks=callbacks).fit()
+
+
+def locked_folder():
+    folder = RunFolder("run")
+    try:
+        RunFolder("run")
+    finally:
+        folder.close()
 
 
 def changed_corpus():
@@ -223,6 +244,8 @@ PROVOKE = {
     "E-BATCH-DTYPE": lambda: make_trainer([make_batch(is_next=torch.tensor([0.0, 1.0]))]).train(0),
     "E-BATCH-SHAPE": lambda: make_trainer([make_batch(is_next=torch.tensor([[0], [1]]))]).train(0),
     "E-CHECK-FAULTS": check_a_line_without_a_tab,
+    "E-CALLBACK": lambda: fit(callbacks=[Raises()]),
+    "E-CALLBACK-EVENTS": lambda: fit(callbacks=[object()]),
     "E-CHECKPOINT-DAMAGED": lambda: load_checkpoint(write("model.ep0", b"")),
     "E-CHECKPOINT-FORMAT": foreign_checkpoint,
     "E-CHECKPOINT-NONE": no_checkpoint,
@@ -255,6 +278,7 @@ PROVOKE = {
     "E-INTERRUPTED": lambda: failing(KeyboardInterrupt()),
     "E-LOSS-NONFINITE": broken_weights,
     "E-MEMORY": lambda: failing(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 5 bytes")),
+    "E-METRIC-NAME": lambda: fit(metric_for_best_model="f1", load_best_model_at_end=True),
     "E-MODEL-ARCHITECTURE": lambda: BERT(V, 6, 1, 3, architecture="gpt"),
     "E-MODEL-HEADS": lambda: BERT(V, 7, 1, 3),
     "E-MODEL-LENGTH": lambda: make_bert(max_len=3)(*[torch.ones(2, 5, dtype=torch.int64)] * 2),
@@ -267,10 +291,13 @@ PROVOKE = {
     "E-PAIRS-NONE": lambda: make_pairs(b"one\n\ntwo\n"),
     "E-PAIRS-PARTS": lambda: make_pairs(b"one\ntwo\nthree\n"),
     "E-PAIRS-RECORD": lambda: make_pairs(b"{\n", "--format", "jsonl"),
+    "E-RESUME-CHANGED": lambda: (fit(max_steps=1), fit(max_steps=2, resume_from_checkpoint="last")),
     "E-RESUME-DONE": nothing_left,
     "E-RESUME-EPOCH": another_pass,
     "E-RESUME-MODEL": another_model,
     "E-RESUME-VOCAB": another_vocabulary,
+    "E-RUN-EXISTS": lambda: (fit(), fit()),
+    "E-RUN-LOCKED": locked_folder,
     "E-SAVE": lambda: WordVocab(["a"]).save_vocab(f"{write('file', b'x')}/vocab.json"),
     "E-SCHEDULE-NAME": lambda: make_plan("cosin", None, 0, 7),
     "E-SCHEDULE-SETTING": lambda: make_plan("cosine", None, 0, None),
@@ -280,6 +307,7 @@ PROVOKE = {
     "E-SMOKE-VOCAB": smoke_with_a_foreign_vocabulary,
     "E-TRAINER-NO-DATA": lambda: make_trainer([], warmup_steps=0).train(0),
     "E-TRAINER-NO-TEST": lambda: make_trainer().test(0),
+    "E-TRAINER-PLAN": lambda: fit(iter([])),
     "E-TRAINER-SETTING": lambda: make_trainer(lr=0.0),
     "E-USAGE": lambda: command(train, "--junk"),
     "E-PROCESS": killed_process,

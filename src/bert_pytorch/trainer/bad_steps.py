@@ -36,7 +36,8 @@ class BadSteps:
     def __init__(self, trainer: BERTTrainer) -> None:
         """Watch this trainer."""
         self.trainer = trainer
-        self.n_in_a_row = 0
+        self.n_in_a_row = self._n_good = 0
+        self._last = ""
 
     def note(self, is_good: bool, batches: Sequence[Mapping[str, Tensor]], epoch: int, grad_norm: Tensor) -> None:
         """Take note of a step that was just tried.
@@ -51,17 +52,32 @@ class BadSteps:
             TrainingError: So many in a row were bad that the run is not worth going on.
         """
         if is_good:
-            self.n_in_a_row = 0
+            self.n_in_a_row, self._n_good = 0, self._n_good + 1
             return
         self.n_in_a_row += 1
         most, step = self.trainer.args.max_bad_steps, self.trainer.optim_schedule.n_current_steps
         what = f"step {step}: loss or gradient is no finite number (gradient norm {float(grad_norm):g})"
         what = f"{what}, the update is skipped: {self._where(batches, epoch)}{self._keep(batches, step)}"
-        if self.n_in_a_row < most:
-            warnings.warn(what, stacklevel=2)
-            return
-        message = f"{what}; {self.n_in_a_row} in a row: lower the learning rate or lengthen the warm-up, or mend these lines"
-        raise TrainingError(f"{message}, and go on from an earlier checkpoint [E-LOSS-NONFINITE]")
+        self._last = what
+        if self.n_in_a_row >= most:
+            raise self._error()
+        warnings.warn(what, stacklevel=2)
+
+    def pass_ends(self) -> None:
+        """See whether a short pass came to anything.
+
+        Raises:
+            TrainingError: It ended in bad steps, or had no good one.
+        """
+        n_good, self._n_good = self._n_good, 0
+        if self.n_in_a_row > 1 or (self.n_in_a_row and not n_good):
+            raise self._error()
+
+    def _error(self) -> TrainingError:
+        message = (
+            f"{self._last}; {self.n_in_a_row} in a row: lower the learning rate or lengthen the warm-up, or mend the lines"
+        )
+        return TrainingError(f"{message}, and go on from an earlier checkpoint [E-LOSS-NONFINITE]")
 
     def _where(self, batches: Sequence[Mapping[str, Tensor]], epoch: int) -> str:
         """The place of the batches in the pass, and the examples at fault."""

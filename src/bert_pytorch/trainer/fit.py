@@ -72,7 +72,7 @@ class Run:
         return {
             "stopped_by": self.stopped_by,
             "steps": self.state.global_step,
-            "epochs": self.trainer.position.epoch,
+            "epochs": self.trainer.position.epoch + self.trainer.position.is_within_pass,
             "real_tokens": self._real_tokens,
             "seconds": self._seconds,
             "steps_per_second": (self.state.global_step - self._first_step) / self._seconds if self._seconds else math.nan,

@@ -273,6 +273,7 @@ class BERTTrainer:
             raise InputError(f"{name}: the loader gave no batch; check that it can be gone through again [E-TRAINER-NO-DATA]")
         if train and (position.n_batches == n_batches or not self._is_to_stop):
             position.pass_done()
+            self.bad_steps.pass_ends()
 
     @property
     def _is_to_stop(self) -> bool:
