@@ -21,6 +21,7 @@ BARE = [sys.executable, "-I", "-S"]
 """This interpreter without any installed package: neither torch nor tqdm."""
 REQUIRED = {
     "make_pairs.py": ("--input", "bert-smoke/corpus.txt", "--output", "bert-smoke/pairs"),
+    "compare_runs.py": ("bert-smoke/a", "bert-smoke/b"),
     "plan_run.py": ("-c", "bert-smoke/corpus.txt", "-v", "bert-smoke/vocab.json"),
 }
 """Flags that a script does not go without."""

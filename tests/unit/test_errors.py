@@ -204,6 +204,13 @@ def make_pairs(content, *flags):
     command(load_script("data-preparation", "make_pairs").main, "--input", "documents.txt", "--output", "pairs", *flags)
 
 
+def compare(content):
+    """Run the script on a report, or on a folder without one."""
+    if content is not None:
+        write("report.json", content)
+    command(load_script("training", "compare_runs").main, ".", ".")
+
+
 def killed_process():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "_count_parts", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
@@ -263,6 +270,8 @@ PROVOKE = {
     "E-PAIRS-NONE": lambda: make_pairs(b"one\n\ntwo\n"),
     "E-PAIRS-PARTS": lambda: make_pairs(b"one\ntwo\nthree\n"),
     "E-PAIRS-RECORD": lambda: make_pairs(b"{\n", "--format", "jsonl"),
+    "E-REPORT-FORMAT": lambda: compare(b"{}"),
+    "E-REPORT-READ": lambda: compare(None),
     "E-RESUME-DONE": nothing_left,
     "E-RESUME-EPOCH": another_pass,
     "E-RESUME-MODEL": another_model,
