@@ -50,9 +50,10 @@ tbody th{font-weight:400;color:var(--soft)}
 .facts th{width:42%}
 thead th{font-weight:600}
 .wide th,.wide td{overflow-wrap:normal;min-width:5.5em}
+.figures td{white-space:nowrap}
 .words td{overflow-wrap:anywhere;min-width:9em}
 td{font-variant-numeric:tabular-nums}
-summary{cursor:pointer}
+summary{cursor:pointer;padding:4px 0}
 :focus-visible{outline:2px solid var(--c1);outline-offset:2px}
 """
 

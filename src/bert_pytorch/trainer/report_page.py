@@ -74,7 +74,7 @@ def run_page(report: Entry) -> bytes:
         "</div>",
         _warnings(sequence(report, "warnings")),
         _samples([each for each in sequence(report, "samples") if isinstance(each, Mapping)]),
-        _log(entries),
+        _logs(entries),
     ]
     return page(f"Training run: {verdict(report)}", [part for part in body if part])
 
@@ -177,21 +177,30 @@ def _guesses(guesses: object, expected: object) -> str:
     return "<br>".join(shown) or DASH
 
 
-def _log(entries: Sequence[Entry]) -> str:
-    """The figures by step as a table: what the plots show, for those who do not see them."""
+def _logs(entries: Sequence[Entry]) -> str:
+    """The figures by step as tables: what the plots show, for those who do not see them."""
+    is_held_out = [any(name.startswith("eval_") for name in entry) for entry in entries]
+    parts = [
+        _log(title, [entry for entry, held_out in zip(entries, is_held_out, strict=True) if held_out is wanted])
+        for title, wanted in (("Held-out figures", True), ("Training figures", False))
+    ]
+    return section("Figures by step", "\n".join(part for part in parts if part)) if entries else ""
+
+
+def _log(title: str, entries: Sequence[Entry]) -> str:
     if not entries:
         return ""
-    spread = min(len(entries), MOST_ENTRIES)
-    chosen = [entries[i * (len(entries) - 1) // max(1, spread - 1)] for i in range(spread)]
+    n_shown = min(len(entries), MOST_ENTRIES)
+    chosen = [entries[i * (len(entries) - 1) // max(1, n_shown - 1)] for i in range(n_shown)]
     names = [name for name in dict.fromkeys(name for entry in chosen for name in entry) if name != "step"]
     rows = [
         (text(figure(entry.get("step"))), *(text(figure(entry[name], name)) if name in entry else "" for name in names))
         for entry in chosen
     ]
-    count = f"{spread:,} of {len(entries):,} entries" if spread < len(entries) else f"{len(entries):,} entries"
-    head = [name.replace("_", " ") for name in ("step", *names)]
-    body = f"<details><summary>{count}, all of them in report.json</summary>\n{table('Figures by step', head, rows)}</details>"
-    return section("Figures by step", body)
+    count = f"{n_shown:,} of {len(entries):,} entries, all of them in report.json"
+    head = [name.removeprefix("eval_").replace("_", " ") for name in ("step", *names)]
+    summary = f"<summary>{title}: {count if n_shown < len(entries) else f'{n_shown:,} entries'}</summary>"
+    return f"<details>{summary}\n{table(title, head, rows, 'wide figures')}</details>"
 
 
 def _more(n_all: int, n_shown: int) -> str:
