@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import UnavailableError, UsageError
@@ -147,23 +145,3 @@ def training_arguments(args: argparse.Namespace, max_steps: int) -> TrainingArgu
     if args.warmup_steps is None and args.warmup_ratio is None and args.lr_scheduler_type != "constant":
         values["warmup_steps"] = max_steps // 10
     return TrainingArguments.of(values)
-
-
-def peak_memory_bytes(trainer: BERTTrainer) -> int | None:
-    """Most memory held so far: of the GPU where one trains, else of this process; None where the system does not tell."""
-    import torch
-
-    if trainer.device.type == "cuda":
-        return torch.cuda.max_memory_allocated(trainer.device)
-    if sys.platform == "win32":
-        return None
-    status = Path("/proc/self/status")
-    if status.is_file():
-        # What getrusage tells begins, on Linux, with the memory of whoever started this process.
-        words = status.read_text(encoding="ascii").partition("VmHWM:")[2].split()
-        if words:
-            return int(words[0]) * 1024
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

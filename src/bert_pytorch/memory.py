@@ -5,6 +5,11 @@ from __future__ import annotations
 import ctypes
 import sys
 from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Numbers of two settings in glibc's `malloc.h`."""
@@ -23,3 +28,23 @@ def keep_freed_memory() -> bool:
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     return mallopt is not None and all(mallopt(name, _LARGEST) for name in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD))
+
+
+def peak_memory_bytes(device: torch.device) -> int | None:
+    """Most memory held so far: of the GPU where one trains, else of this process; None where the system does not tell."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if sys.platform == "win32":
+        return None
+    status = Path("/proc/self/status")
+    if status.is_file():
+        # What getrusage tells begins, on Linux, with the memory of whoever started this process.
+        words = status.read_text(encoding="ascii").partition("VmHWM:")[2].split()
+        if words:
+            return int(words[0]) * 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

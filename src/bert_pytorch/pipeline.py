@@ -11,10 +11,11 @@ import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from .assembly import check_device_flags, make_loaders, make_trainer, peak_memory_bytes, plan_steps
+from .assembly import check_device_flags, make_loaders, make_trainer, plan_steps
 from .errors import InputError, UsageError
 from .files import check_writable
 from .inputs import check_data_flags, open_datasets
+from .memory import peak_memory_bytes
 
 if TYPE_CHECKING:
     from .trainer.arguments import TrainingArguments
@@ -78,6 +79,7 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
 
     from .dataset.vocab import Vocab
     from .trainer.checkpoint import find_last
+    from .trainer.reporting import ReportCallback
 
     began = time.perf_counter()
     folder, prefix = args.output_dir, args.output_path
@@ -97,7 +99,15 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
     max_steps = plan_steps(args, train_data)
     trainer = make_trainer(args, vocab, train_data, test_data, with_cuda, max_steps, dataset)
     _warn_of_earlier(args)
-    trainer.callbacks = [_Lines()]
+    facts = {
+        "vocab_size": len(vocab),
+        "pairs": len(dataset),
+        "skipped_lines": dataset.n_skipped,
+        "trimmed_pairs": dataset.n_trimmed,
+        "unk_share": dataset.n_unknown / dataset.n_words,
+        "eval_seen_share": share_seen,
+    }
+    trainer.callbacks = [_Lines(), *([ReportCallback(facts, vocab)] if folder is not None else [])]
     outcome = trainer.fit()
     return {
         "ok": True,
@@ -109,15 +119,10 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
         "planned_steps": trainer.max_steps,
         "warmup_steps": trainer.optim_schedule.n_warmup_steps,
         "parameters": sum(parameter.numel() for parameter in trainer.language_model.parameters()),
-        "vocab_size": len(vocab),
-        "pairs": len(dataset),
-        "skipped_lines": dataset.n_skipped,
-        "trimmed_pairs": dataset.n_trimmed,
-        "unk_share": dataset.n_unknown / dataset.n_words,
-        "eval_seen_share": share_seen,
+        **facts,
         "device": str(trainer.device),
         "seed": args.seed,
-        "peak_memory_bytes": peak_memory_bytes(trainer),
+        "peak_memory_bytes": peak_memory_bytes(trainer.device),
         "elapsed_seconds": time.perf_counter() - began,
     }
 

@@ -21,6 +21,8 @@ BARE = [sys.executable, "-I", "-S"]
 """This interpreter without any installed package: neither torch nor tqdm."""
 REQUIRED = {
     "make_pairs.py": ("--input", "bert-smoke/corpus.txt", "--output", "bert-smoke/pairs"),
+    "compare_runs.py": ("bert-smoke/a", "bert-smoke/b"),
+    "pretrain.py": ("train_dataset=bert-smoke/corpus.txt", "vocab_path=bert-smoke/vocab.json", "output_path=bert-smoke/m"),
     "plan_run.py": ("-c", "bert-smoke/corpus.txt", "-v", "bert-smoke/vocab.json"),
 }
 """Flags that a script does not go without."""

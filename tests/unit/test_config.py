@@ -92,7 +92,7 @@ def test_every_flag_can_stand_in_a_file(config):
     values = {}
     for flag, action in bert_parser().flags.items():
         if flag.startswith("--") and flag not in ("--config", "--help", "--resume"):
-            values[flag[2:]] = "true" if action.nargs == 0 else (action.choices or ["1"])[0]
+            values[flag[2:]] = "true" if action.nargs == 0 else repr((action.choices or ["1"])[0]).replace("'1'", "1")
     values |= {"seq_len": "5", "with_cuda": "true", "on_memory": "true", "mlm_probability": "0.5", "dropout": "0"}
     values |= {"adam_beta1": "0", "adam_beta2": "0", "lr_scheduler_kwargs": "{power: 2}", "optim_args": "{}"}
     values |= {"greater_is_better": "true"}

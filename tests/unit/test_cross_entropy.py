@@ -130,3 +130,17 @@ def test_vectors_without_a_target_count_for_nothing(monkeypatch, scores_per_chun
     torch.testing.assert_close(loss, expected, rtol=1e-12, atol=1e-12)
     for ours, theirs in zip(parts, (x, *others), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("smoothing", [0.1, 0.5])
+def test_smoothed_targets_are_those_of_torch(smoothing):
+    torch.manual_seed(0)
+    x, weight, bias = (torch.randn(*shape, dtype=torch.float64, requires_grad=True) for shape in ((7, 5), (23, 5), (23,)))
+    targets = torch.randint(0, 23, (7,))
+    scores = x @ weight.t() + bias
+    expected = torch.nn.functional.cross_entropy(scores, targets, reduction="sum", label_smoothing=smoothing)
+    loss, n_hits = linear_cross_entropy(x, weight, bias, targets, smoothing)
+    torch.testing.assert_close(loss, expected)
+    assert n_hits == (scores.argmax(1) == targets).sum()
+    theirs, ours = (torch.autograd.grad(each, (x, weight, bias)) for each in (expected, loss))
+    torch.testing.assert_close(ours, theirs)

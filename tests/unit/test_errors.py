@@ -9,13 +9,14 @@ import os
 import pickle
 import re
 import signal
+import warnings
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
 
-from bert_pytorch import BERT, BERTLM, BERTDataset, WordVocab
+from bert_pytorch import BERT, BERTLM, BERTDataset, BERTTrainer, WordVocab
 from bert_pytorch.cli import build_vocab, train
 from bert_pytorch.command import Parser, run
 from bert_pytorch.dataset import counting
@@ -213,7 +214,9 @@ def broken_weights():
     trainer = make_trainer()
     with torch.no_grad():
         trainer.bert.embedding.norm.weight.fill_(float("nan"))
-    trainer.train(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        trainer.train(0)
 
 
 def no_words():
@@ -225,6 +228,13 @@ def make_pairs(content, *flags):
     """Run the script on one file."""
     write("documents.txt", content)
     command(load_script("data-preparation", "make_pairs").main, "--input", "documents.txt", "--output", "pairs", *flags)
+
+
+def compare(content):
+    """Run the script on a report, or on a folder without one."""
+    if content is not None:
+        write("report.json", content)
+    command(load_script("training", "compare_runs").main, ".", ".")
 
 
 def killed_process():
@@ -292,6 +302,8 @@ PROVOKE = {
     "E-PAIRS-PARTS": lambda: make_pairs(b"one\ntwo\nthree\n"),
     "E-PAIRS-RECORD": lambda: make_pairs(b"{\n", "--format", "jsonl"),
     "E-RESUME-CHANGED": lambda: (fit(max_steps=1), fit(max_steps=2, resume_from_checkpoint="last")),
+    "E-REPORT-FORMAT": lambda: compare(b"{}"),
+    "E-REPORT-READ": lambda: compare(None),
     "E-RESUME-DONE": nothing_left,
     "E-RESUME-EPOCH": another_pass,
     "E-RESUME-MODEL": another_model,

@@ -18,7 +18,7 @@ from bert_pytorch.trainer.signals import InterruptedRunError
 
 from .examples import make_bert, make_vocab, same_tensors, story_pairs, weights, write_pairs
 
-BY_THE_CLOCK = ("tokens_per_second",)
+BY_THE_CLOCK = ("tokens_per_second", "elapsed_seconds", "memory_bytes")
 VOCAB = make_vocab(story_pairs())
 
 
@@ -87,6 +87,11 @@ def test_fit_trains_the_plan_logs_evaluates_and_saves(tmp_path):
     assert [entry["step"] for entry in logs if "loss" in entry] == [2, 4, 6, 8]
     assert [entry["step"] for entry in logs if "eval_loss" in entry] == [4, 8]
     assert report["eval_loss"] == logs[-1]["eval_loss"]
+    written = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert written["ok"] is True
+    assert written["summary"]["steps"] == 8
+    assert len(written["log_history"]) == 6
+    assert "<svg" in (tmp_path / "run" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("n_workers", [0, 2])
@@ -119,6 +124,8 @@ def test_a_signal_finishes_the_step_saves_and_ends_with_its_status(tmp_path, num
         broken.fit()
     assert caught.value.exit_code == 128 + number
     assert signal.getsignal(number) is before
+    report = json.loads((tmp_path / "b" / "run" / "report.json").read_text())
+    assert (report["ok"], report["stopped_by"]) == (False, "signal")
     resumed = start(tmp_path / "b", num_train_epochs=2, resume_from_checkpoint="last")
     resumed.fit()
     assert same_tensors(whole_state(resumed), whole_state(unbroken))

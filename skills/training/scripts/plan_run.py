@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
 
-from bert_pytorch.assembly import check_device_flags, make_loaders, make_trainer, peak_memory_bytes, plan_steps
+from bert_pytorch.assembly import check_device_flags, make_loaders, make_trainer, plan_steps
 from bert_pytorch.cli import bert_parser
 from bert_pytorch.command import Parser, at_least, between, run, say
 from bert_pytorch.inputs import check_data_flags, open_datasets
+from bert_pytorch.memory import peak_memory_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -55,7 +56,6 @@ class PlanParser(Parser):
             self.exit(0)
         planner = bert_parser()
         planner.prog = self.prog
-        planner.flags["--output_path"].required = False
         add_flags(planner)
         return argparse.Namespace(**vars(planner.parse(words)), words=words)
 
@@ -113,7 +113,7 @@ def measure_peak(args: argparse.Namespace, vocab: Vocab) -> dict[str, object]:
     args.warmup_steps = 0
     trainer = make_trainer(args, vocab, [batch] * 2, None, check_device_flags(args), max_steps=2)
     trainer.train(0)
-    return {"ok": True, "peak": peak_memory_bytes(trainer)}
+    return {"ok": True, "peak": peak_memory_bytes(trainer.device) if trainer.step.n_parts == 1 else None}
 
 
 def peak_of(args: argparse.Namespace, rows: int) -> int:

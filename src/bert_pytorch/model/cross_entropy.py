@@ -14,7 +14,9 @@ _SCORES_PER_CHUNK = {"cpu": 1 << 22, "cuda": 1 << 26}
 """On two cores 2^22 to 2^24 scores at a time took the same within 10 %, 2^20 a third more; a GPU wants more work at once."""
 
 
-def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+def linear_cross_entropy(
+    x: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """Negative log-likelihood of the targets under `softmax(x @ weight.T + bias)`, summed, and how many have the top score.
 
     Scores live for so many targets at a time that memory grows with neither M nor V; their gradients are taken at once, so
@@ -26,6 +28,7 @@ def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, targets: Tenso
         weight: `[V, D]`.
         bias: `[V]`.
         targets: Ids `[M]` int64.
+        smoothing: Share of each target that is spread over all words alike.
 
     Returns:
         Sum in nats `[]`, differentiable; count `[]`, int64.
@@ -33,7 +36,7 @@ def linear_cross_entropy(x: Tensor, weight: Tensor, bias: Tensor, targets: Tenso
     device = x.device.type
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
     is_differentiated = torch.is_grad_enabled() and any(each.requires_grad for each in (x, weight, bias))
-    return _LinearCrossEntropy.apply(x, weight, bias, targets, dtype, is_differentiated)
+    return _LinearCrossEntropy.apply(x, weight, bias, targets, dtype, is_differentiated, smoothing)
 
 
 class _LinearCrossEntropy(Function):
@@ -41,7 +44,14 @@ class _LinearCrossEntropy(Function):
 
     @staticmethod
     def forward(
-        ctx: FunctionCtx, x: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype, is_differentiated: bool
+        ctx: FunctionCtx,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        targets: Tensor,
+        dtype: torch.dtype,
+        is_differentiated: bool,
+        smoothing: float,
     ) -> tuple[Tensor, Tensor]:
         """See `linear_cross_entropy`."""
         wide = torch.promote_types(dtype, torch.float32)
@@ -60,8 +70,12 @@ class _LinearCrossEntropy(Function):
                 p_CV = scores_CV.softmax(1)
                 # The top word's probability is one over the softmax's divisor, and at least 1 / V: its logarithm is exact.
                 loss += (top_C1 - score_C1 - p_CV[:n_targets].amax(1, keepdim=True).log()).sum()
+                if smoothing:
+                    loss += smoothing * (score_C1 - scores_CV[:n_targets].mean(1, keepdim=True)).sum()
                 if is_differentiated:
-                    p_CV.scatter_add_(1, targets_C1, torch.full_like(score_C1, -1.0))
+                    p_CV.scatter_add_(1, targets_C1, torch.full_like(score_C1, smoothing - 1.0))
+                    if smoothing:
+                        p_CV -= smoothing / len(weight)
                     p_CV[n_targets:] = 0
                     _add_gradients(grads, chunk, p_CV.to(dtype), x_CD, weight_VD)
         ctx.save_for_backward(*grads)
@@ -74,7 +88,7 @@ class _LinearCrossEntropy(Function):
 
         Autograd brings each to the type of what it belongs to.
         """
-        return (*(grad.mul_(outer[0]) for grad in ctx.saved_tensors), None, None, None)
+        return (*(grad.mul_(outer[0]) for grad in ctx.saved_tensors), None, None, None, None)
 
 
 def _add_gradients(grads: list[Tensor], chunk: slice, error_CV: Tensor, x_CD: Tensor, weight_VD: Tensor) -> None:

@@ -135,9 +135,9 @@ class MaskedLanguageModel(nn.Module):
         """Map `[..., D]` to log-probabilities `[..., V]`."""
         return self.decoder(self._transformed(x)).log_softmax(-1)
 
-    def loss(self, x: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    def loss(self, x: Tensor, targets: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """Map `[M, D]` and target ids `[M]` to what `linear_cross_entropy` returns, without the probabilities of all words."""
-        return linear_cross_entropy(self._transformed(x), self.decoder.weight, self.decoder.bias, targets)
+        return linear_cross_entropy(self._transformed(x), self.decoder.weight, self.decoder.bias, targets, smoothing)
 
     def predict(self, x: Tensor) -> Tensor:
         """The likeliest word at each of `[M, D]` vectors, as ids `[M]`; few scores live at a time."""

@@ -31,13 +31,14 @@ class BadSteps:
 
     Attributes:
         n_in_a_row: Bad steps since the last good one.
+        said: What was said of each.
     """
 
     def __init__(self, trainer: BERTTrainer) -> None:
         """Watch this trainer."""
         self.trainer = trainer
         self.n_in_a_row = self._n_good = 0
-        self._last = ""
+        self.said: list[str] = []
 
     def note(self, is_good: bool, batches: Sequence[Mapping[str, Tensor]], epoch: int, grad_norm: Tensor) -> None:
         """Take note of a step that was just tried.
@@ -58,7 +59,7 @@ class BadSteps:
         most, step = self.trainer.args.max_bad_steps, self.trainer.optim_schedule.n_current_steps
         what = f"step {step}: loss or gradient is no finite number (gradient norm {float(grad_norm):g})"
         what = f"{what}, the update is skipped: {self._where(batches, epoch)}{self._keep(batches, step)}"
-        self._last = what
+        self.said.append(what)
         if self.n_in_a_row >= most:
             raise self._error()
         warnings.warn(what, stacklevel=2)
@@ -75,7 +76,7 @@ class BadSteps:
 
     def _error(self) -> TrainingError:
         message = (
-            f"{self._last}; {self.n_in_a_row} in a row: lower the learning rate or lengthen the warm-up, or mend the lines"
+            f"{self.said[-1]}; {self.n_in_a_row} in a row: lower the learning rate or lengthen the warm-up, or mend the lines"
         )
         return TrainingError(f"{message}, and go on from an earlier checkpoint [E-LOSS-NONFINITE]")
 

@@ -3,8 +3,8 @@
 A callback is any object with methods of these names; each is called as `(args, state, control, ...)` with those of the
 keywords `trainer, model, optimizer, lr_scheduler, train_dataloader, eval_dataloader, logs, metrics` that it names:
 
-`on_train_begin, on_epoch_begin, on_step_begin, on_pre_optimizer_step, on_step_end, on_log, on_evaluate, on_save, on_epoch_end,
-on_train_end`.
+`on_train_begin, on_epoch_begin, on_step_begin, on_step_end, on_log, on_evaluate, on_save, on_epoch_end, on_train_end`, and
+`on_run_end`, which comes last however the run ended (`state.stopped_by`, and `state.message` where it failed).
 
 It steers by the flags of `control`. Where it has `state_dict()` and `load_state_dict(state)`, of plain values, it is saved too.
 """
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from .pretrain import BERTTrainer
 
 EVENTS = (
-    *("on_train_begin", "on_epoch_begin", "on_step_begin", "on_pre_optimizer_step", "on_step_end"),
-    *("on_log", "on_evaluate", "on_save", "on_epoch_end", "on_train_end"),
+    *("on_train_begin", "on_epoch_begin", "on_step_begin", "on_step_end", "on_log", "on_evaluate", "on_save"),
+    *("on_epoch_end", "on_train_end", "on_run_end"),
 )
 
 
@@ -46,11 +46,13 @@ class TrainerState:
     best_global_step: int | None = None
     best_model_checkpoint: str | None = None
     log_history: list[dict[str, float]] = field(default_factory=list)
+    stopped_by: str = "plan"
+    message: str | None = None
     is_world_process_zero: bool = True
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
+        """Plain values; not how this process ends, which nobody knows yet."""
+        return {name: value for name, value in asdict(self).items() if name not in ("stopped_by", "message")}
 
     def load(self, values: Mapping[str, Any]) -> None:
         """Take over saved values; the plan stays that of this run."""
@@ -101,7 +103,7 @@ class CallbackHandler:
                 message = f"callbacks: {kind} has no event; give an object with a method such as on_log"
                 raise InputError(f"{message} [E-CALLBACK-EVENTS]")
 
-    def call(self, event: str, *, logs: Mapping[str, float] | None = None, metrics: Mapping[str, float] | None = None) -> None:
+    def call(self, event: str, *, logs: Mapping[str, float] | None = None, metrics: Mapping[str, Any] | None = None) -> None:
         """Call an event of every callback that has it.
 
         Raises:

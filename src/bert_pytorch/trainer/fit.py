@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError, UserError
 from .callbacks import CallbackHandler, EarlyStoppingCallback, JsonlCallback, TensorBoardCallback, TrainerState
 from .measuring import EvaluationStoppedError, Measuring, as_held_out
+from .reporting import ReportCallback
 from .saving import Saver
 from .signals import InterruptedRunError, Signals
 from .state import restore
@@ -26,7 +27,6 @@ class Run:
 
     Attributes:
         state: Where the run is; saved with it.
-        stopped_by: `plan`, or what ended it before.
     """
 
     def __init__(self, trainer: BERTTrainer, callbacks: Sequence[object]) -> None:
@@ -46,9 +46,11 @@ class Run:
             built_in.append(TensorBoardCallback())
         if self.args.early_stopping_patience is not None:
             built_in.append(EarlyStoppingCallback(self.args.early_stopping_patience, self.args.early_stopping_threshold))
+        if self.args.output_dir is not None and not any(isinstance(each, ReportCallback) for each in callbacks):
+            built_in.append(ReportCallback())
         self.handler = CallbackHandler([*built_in, *callbacks], trainer, self.state)
         self.measuring = Measuring(trainer, self.state, self.handler)
-        self.stopped_by, self.signals = "plan", Signals()
+        self.signals, self._has_begun = Signals(), False
         self.saver = Saver(trainer, self.args, self.state)
         self._last_outcome: Outcome | None = None
         self._real_tokens, self._seconds, self._first_step = 0.0, 0.0, 0
@@ -62,19 +64,34 @@ class Run:
             UserError: It cannot begin or go on.
         """
         self._began = time.perf_counter()
+        self.state.message = "ended by an error nobody foresaw"
         self.saver.open()
         try:
             with self.signals:
                 self._resume()
                 self._train()
+            self.state.message = None
+        except UserError as error:
+            self.state.message = str(error)
+            if not isinstance(error, InterruptedRunError):
+                self.state.stopped_by = "error"
+            raise
         finally:
+            if self._has_begun:
+                self.handler.call("on_run_end", metrics=self.outcome())
             self.saver.close()
+        return self.outcome()
+
+    def outcome(self) -> dict[str, Any]:
+        """What the run has come to."""
         return {
-            "stopped_by": self.stopped_by,
+            "stopped_by": self.state.stopped_by,
             "steps": self.state.global_step,
             "epochs": self.trainer.position.epoch + self.trainer.position.is_within_pass,
             "real_tokens": self._real_tokens,
             "seconds": self._seconds,
+            "elapsed_seconds": time.perf_counter() - self._began,
+            "real_tokens_per_second": self._real_tokens / self._seconds if self._seconds else math.nan,
             "steps_per_second": (self.state.global_step - self._first_step) / self._seconds if self._seconds else math.nan,
             "checkpoint": self._checkpoint,
             "best_metric": self.state.best_metric,
@@ -148,7 +165,7 @@ class Run:
             flag = plan if trainer.is_done or args.stop_after_epochs is None else "stop_after_epochs"
             message = f"fit: the checkpoint has all that {flag} asks for; to train longer raise it"
             raise InputError(f"{message} [E-RESUME-DONE]")
-        self._first_step = self.state.global_step
+        self._first_step, self._has_begun = self.state.global_step, True
         self.handler.call("on_train_begin")
         try:
             if self.measuring.evaluation_is_due:
@@ -227,14 +244,14 @@ class Run:
         self.measuring.leave_out(time.perf_counter() - began)
 
     def _note_who_stopped(self) -> None:
-        if self.handler.control.should_training_stop and self.stopped_by == "plan":
+        if self.handler.control.should_training_stop and self.state.stopped_by == "plan":
             waits = (each for each in self.handler.callbacks if isinstance(each, EarlyStoppingCallback))
-            self.stopped_by = "early_stopping" if any(each.has_stopped for each in waits) else "callback"
+            self.state.stopped_by = "early_stopping" if any(each.has_stopped for each in waits) else "callback"
 
     def _stop(self, reason: str) -> None:
         self.handler.control.should_training_stop = True
-        if self.stopped_by == "plan":
-            self.stopped_by = reason
+        if self.state.stopped_by == "plan":
+            self.state.stopped_by = reason
 
     def _to_keep(self) -> dict[str, Any]:
         return {"callbacks": self.handler.state_dict(), "measuring": self.measuring.state_dict()}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from ..errors import InputError
+from ..memory import peak_memory_bytes
 from .callbacks import CallbackHandler, TrainerState
 from .criterion import progress_line
 from .step import Outcome
@@ -18,7 +19,7 @@ from .step import Outcome
 if TYPE_CHECKING:
     from .pretrain import BERTTrainer
 
-_BY_THE_CLOCK = ("tokens_per_second", "seconds")
+_BY_THE_CLOCK = ("tokens_per_second", "seconds", "earlier_tokens")
 _LOGGED = ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy")
 
 
@@ -42,7 +43,7 @@ class Measuring:
         self.evaluation_is_due = False
         self._logged_step = -1
         self._logged_sums: list[float] | None = None
-        self._logged_at = time.perf_counter()
+        self._began = self._logged_at = time.perf_counter()
 
     def pass_begins(self) -> None:
         """Log nothing of the pass before."""
@@ -66,7 +67,7 @@ class Measuring:
         state.num_input_tokens_seen += int(report["real_tokens"])
         entry = {name: report[name] for name in _LOGGED}
         entry |= {"learning_rate": outcome.rate, "grad_norm": float(outcome.grad_norm)}
-        self._add({**entry, "tokens_per_second": report["real_tokens"] / seconds})
+        self._add({**entry, "tokens_per_second": report["real_tokens"] / seconds, **self._of_the_machine()})
         n_left = None if trainer.max_steps is None else trainer.max_steps - state.global_step
         where = f"step {state.global_step}" + (f"/{trainer.max_steps}" if trainer.max_steps else "")
         tqdm.write(f"{where} {progress_line(report, outcome.rate, n_left)}", file=sys.stderr)
@@ -84,7 +85,7 @@ class Measuring:
             return
         self.evaluation_is_due, self.eval_report = False, report
         figures = as_held_out(report)
-        self._add(figures)
+        self._add({**figures, **self._of_the_machine()})
         self.handler.call("on_evaluate", metrics=figures)
         self._compare(figures)
 
@@ -103,6 +104,11 @@ class Measuring:
         self._logged_sums, self._logged_step = state["logged_sums"], state["logged_step"]
         self.evaluation_is_due = state["evaluation_is_due"]
         self.train_report, self.eval_report = state["train_report"], state["eval_report"]
+
+    def _of_the_machine(self) -> dict[str, float]:
+        """Time since this process began the run, and the most memory it has held."""
+        memory = peak_memory_bytes(self.trainer.device)
+        return {"elapsed_seconds": time.perf_counter() - self._began, **({} if memory is None else {"memory_bytes": memory})}
 
     def _add(self, entry: Mapping[str, float]) -> None:
         finite = {name: value for name, value in entry.items() if math.isfinite(value)}

@@ -26,10 +26,15 @@ SUMS = ("mlm_loss", "mlm_correct", "n_targets", "nsp_loss", "nsp_correct", "n_an
 class PretrainingObjective(nn.Module):
     """A language model's losses on a batch, computed where they are needed only: at targets and at first tokens."""
 
-    def __init__(self, language_model: BERTLM) -> None:
-        """Measure this model; it is used, not copied."""
+    def __init__(self, language_model: BERTLM, label_smoothing: float = 0.0) -> None:
+        """Measure this model; it is used, not copied.
+
+        Args:
+            language_model: The model.
+            label_smoothing: In training, the share of each hidden word that is spread over all words alike.
+        """
         super().__init__()
-        self.language_model = language_model
+        self.language_model, self.label_smoothing = language_model, label_smoothing
 
     def forward(
         self,
@@ -63,7 +68,8 @@ class PretrainingObjective(nn.Module):
         in_vain = target_M.new_zeros(-len(target_M) % _MULTIPLE)
         wanted = torch.cat((target_M, in_vain) if is_next is None else (first_E, target_M, in_vain))
         vectors = model.bert(bert_input, segment_label, example, wanted, has_padding)
-        mlm_loss, mlm_correct = model.mask_lm.loss(vectors[n_first:], bert_label.flatten()[target_M])
+        smoothing = self.label_smoothing if model.training else 0.0
+        mlm_loss, mlm_correct = model.mask_lm.loss(vectors[n_first:], bert_label.flatten()[target_M], smoothing)
         next_sentence: tuple[Tensor | int, ...] = (0, 0, 0)
         if is_next is not None:
             answers_E2 = model.next_sentence(vectors[:n_first, None])

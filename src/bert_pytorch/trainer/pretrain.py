@@ -144,7 +144,8 @@ class BERTTrainer:
         self.bert, self.language_model = bert, BERTLM(bert, vocab_size).to(self.device)
         if word_counts is not None:
             self.language_model.mask_lm.start_bias_at(word_counts)
-        self.model, self.objective = self.language_model, PretrainingObjective(self.language_model)
+        self.model = self.language_model
+        self.objective = PretrainingObjective(self.language_model, args.label_smoothing_factor)
         if len(gpus) > 1:
             self.model = nn.DataParallel(self.language_model, device_ids=gpus)
             self.objective = ParallelObjective(self.objective, device_ids=gpus)
