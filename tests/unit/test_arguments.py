@@ -9,7 +9,6 @@ from bert_pytorch.errors import InputError
 from bert_pytorch.trainer.arguments import TrainingArguments
 
 DIFFERENT = {
-    "output_dir": "None keeps no folder; there a folder of its own name is made",
     "max_steps": "None in place of -1",
     "learning_rate": "the paper's and the ancestor's rate for pretraining, not that of fine-tuning",
     "weight_decay": "the paper's",
@@ -20,7 +19,7 @@ DIFFERENT = {
     "eval_strategy": "each pass where there are held-out data",
     "save_strategy": "each pass",
     "save_steps": "None stands for 500, so that one without effect is noticed",
-    "lr_scheduler_kwargs": "None in place of an empty dict",
+    "gradient_checkpointing": "off, where None there stands for off",
 }
 REMOVED_THERE = {"warmup_ratio", "logging_dir"}
 OWN = {

@@ -28,10 +28,20 @@ def loaders(folder, batch_size=3, n_workers=0, **options):
     return BatchLoader(data, batch_size, n_workers, shuffle=True, **options), BatchLoader(held_out, batch_size)
 
 
-def start(folder, callbacks=(), batch_size=3, n_workers=0, compute_loss=None, compute_metrics=None, held_out=True, **settings):
+def start(
+    folder,
+    callbacks=(),
+    batch_size=3,
+    n_workers=0,
+    compute_loss=None,
+    compute_metrics=None,
+    held_out=True,
+    dropout=0.3,
+    **settings,
+):
     """A new trainer as a new process would build it."""
     train, test = loaders(folder, batch_size, n_workers)
-    bert = make_bert(len(VOCAB), n_layers=1, dropout=0.3)
+    bert = make_bert(len(VOCAB), n_layers=1, dropout=dropout)
     args = TrainingArguments(**{"output_dir": str(folder / "run"), "learning_rate": 0.01, "logging_steps": 2, **settings})
     trainer = BERTTrainer(
         bert,
@@ -41,8 +51,7 @@ def start(folder, callbacks=(), batch_size=3, n_workers=0, compute_loss=None, co
         with_cuda=False,
         args=args,
         callbacks=callbacks,
-        compute_loss=compute_loss,
-        compute_metrics=compute_metrics,
+        **own,
     )
     torch.manual_seed(1)
     return trainer
@@ -275,3 +284,39 @@ def test_a_checkpoint_that_cannot_be_written_stops_the_run_or_not(tmp_path, on_s
             trainer.fit()
         assert trainer.optim_schedule.n_current_steps == 4
     assert checkpoints(tmp_path) == []
+
+
+def test_a_dataset_and_a_collator_of_ones_own_are_enough(tmp_path):
+    seen = []
+
+    def collate(rows):
+        seen.append(len(rows))
+        return {name: torch.stack([row[name] for row in rows]) for name in rows[0]}
+
+    train, test = loaders(tmp_path)
+    args = TrainingArguments(num_train_epochs=1, per_device_train_batch_size=5, per_device_eval_batch_size=4)
+    bert = make_bert(len(VOCAB), n_layers=1)
+    trainer = BERTTrainer(bert, len(VOCAB), train.dataset, test.dataset, with_cuda=False, args=args, data_collator=collate)
+    trainer.fit()
+    assert seen == [5, 5, 1, 4, 4, 3]
+    with pytest.raises(InputError, match="data_collator has no effect"):
+        BERTTrainer(bert, len(VOCAB), train, with_cuda=False, data_collator=collate)
+    with pytest.raises(InputError, match="batch size has no effect"):
+        BERTTrainer(bert, len(VOCAB), train, with_cuda=False, args=args)
+
+
+@pytest.mark.parametrize("parts", [(1, 12), (3, 4), (12, 1)])
+def test_accumulated_steps_are_those_of_the_one_big_batch(tmp_path, parts):
+    """11 pairs with unequal numbers of targets: one batch, or several added up, with the small last one."""
+    accumulation, batch_size = parts
+    (tmp_path / "big").mkdir()
+    settings = {"num_train_epochs": 1, "save_strategy": "no", "held_out": False, "dropout": 0.0}
+    big = start(tmp_path / "big", batch_size=12, **settings)
+    some = start(tmp_path, batch_size=batch_size, gradient_accumulation_steps=accumulation, **settings)
+    for trainer in (big, some):
+        trainer.language_model.to(torch.float64)
+        trainer.fit()
+    assert some.optim_schedule.n_current_steps == big.optim_schedule.n_current_steps == 1
+    gradients = [{name: value.grad for name, value in trainer.language_model.named_parameters()} for trainer in (big, some)]
+    for name, value in gradients[0].items():
+        torch.testing.assert_close(gradients[1][name], value, rtol=0, atol=1e-6, msg=name)

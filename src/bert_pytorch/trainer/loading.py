@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from itertools import islice
 from typing import Any
 
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
+from ..dataset import BERTDataset
 from ..dataset.loader import BatchLoader
 from ..errors import InputError
 from .randomness import random_state, set_random_state
+
+Batches = Iterable[Mapping[str, Tensor]]
+Collator = Callable[[list[Any]], Mapping[str, Tensor]]
+_BATCH_SIZE = 64
+
+
+def as_loader(data: Batches | Dataset[Any], batch_size: int | None, collator: Collator | None, *, shuffle: bool) -> Batches:
+    """The batches of a dataset; what gives batches already stays what it is.
+
+    Args:
+        data: A map-style dataset, or batches.
+        batch_size: Examples a batch; None: 64.
+        collator: Makes a batch of examples; None: ours for a `BERTDataset`, else torch's.
+        shuffle: A new order each pass.
+
+    Raises:
+        InputError: `data` are batches, and one of the others would have no effect.
+    """
+    if not isinstance(data, Dataset):
+        useless = {"batch size": batch_size is not None, "data_collator": collator is not None}
+        for name, is_given in useless.items():
+            if is_given:
+                raise InputError(f"BERTTrainer: a {name} has no effect on batches; give a dataset [E-SETTING-CONFLICT]")
+        return data
+    if collator is None and isinstance(data, BERTDataset):
+        return BatchLoader(data, batch_size or _BATCH_SIZE, shuffle=shuffle)
+    return DataLoader(data, batch_size or _BATCH_SIZE, shuffle=shuffle, collate_fn=collator)
 
 
 def tell_epoch(data_loader: Iterable[Mapping[str, Tensor]], epoch: int) -> None:

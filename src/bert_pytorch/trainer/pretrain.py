@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import Dataset
 from tqdm import tqdm
 
 from ..errors import InputError
@@ -22,7 +23,7 @@ from .bad_steps import BadSteps
 from .checkpoint import save_checkpoint
 from .criterion import Metrics, PretrainingCriterion, check_finite, progress_line
 from .fit import Run
-from .loading import Position, count_batches
+from .loading import Batches, Collator, Position, as_loader, count_batches
 from .objective import ParallelObjective, PretrainingObjective
 from .plan import build_optimizer, build_schedule, choose_devices, count_steps, settle
 from .randomness import random_state, set_random_state
@@ -38,7 +39,7 @@ class BERTTrainer:
         bert: The encoder to train; it is used, not copied.
         vocab_size: Length of the vocabulary, equal to the encoder's.
         train_dataloader: Yields dicts with the tensors `bert_input`, `bert_label`, `segment_label` `[B, L]` and `is_next`
-            `[B]`, int64; see `prepare_batch` for others. Any iterable that can be gone through once a pass.
+            `[B]`, int64; see `prepare_batch` for others. Any iterable that can be gone through once a pass; or a dataset.
         test_dataloader: The same for evaluation; None: `test` cannot be called.
         lr: Peak learning rate.
         betas: AdamW's decay rates.
@@ -59,6 +60,7 @@ class BERTTrainer:
         compute_metrics: From the words predicted at all targets of an evaluation and the true ones to figures by name.
         compute_loss: A loss in place of ours: from the model, a batch and the number n of targets of the whole step to the sum
             of the batch's losses over n.
+        data_collator: Makes batches of a dataset's examples; None: ours.
         gradient_accumulation_steps, bf16, fp16, float32_matmul_precision, gradient_checkpointing, torch_compile,
             torch_compile_backend: As in `TrainingArguments`.
 
@@ -76,8 +78,8 @@ class BERTTrainer:
         self,
         bert: BERT,
         vocab_size: int,
-        train_dataloader: Iterable[Mapping[str, Tensor]],
-        test_dataloader: Iterable[Mapping[str, Tensor]] | None = None,
+        train_dataloader: Batches | Dataset[Any],
+        test_dataloader: Batches | Dataset[Any] | None = None,
         lr: float = 1e-4,
         betas: tuple[float, float] = (0.9, 0.999),
         weight_decay: float = 0.01,
@@ -90,6 +92,7 @@ class BERTTrainer:
         callbacks: Sequence[object] = (),
         compute_metrics: ComputeMetrics | None = None,
         compute_loss: ComputeLoss | None = None,
+        data_collator: Collator | None = None,
         max_steps: int | None = None,
         max_grad_norm: float | None = 1.0,
         word_counts: Sequence[int] | None = None,
@@ -114,11 +117,14 @@ class BERTTrainer:
         self.args = settle(args, given)
         keep_freed_memory()
         self._build(bert, vocab_size, with_cuda, cuda_devices, word_counts)
-        self.train_data, self.test_data = train_dataloader, test_dataloader
-        self.max_steps = self.args.max_steps if args is None else count_steps(args, train_dataloader)
+        own, other = self.args.per_device_train_batch_size, self.args.per_device_eval_batch_size
+        self.train_data, self.test_data = as_loader(train_dataloader, own, data_collator, shuffle=True), None
+        if test_dataloader is not None:
+            self.test_data = as_loader(test_dataloader, other or own, data_collator, shuffle=False)
+        self.max_steps = self.args.max_steps if args is None else count_steps(args, self.train_data)
         self.max_grad_norm, self.log_freq = self.args.max_grad_norm or None, self.args.logging_steps
         self.optim = build_optimizer(self.args, self.language_model)
-        self.optim_schedule = build_schedule(self.args, self.optim, bert.hidden, train_dataloader, self.max_steps)
+        self.optim_schedule = build_schedule(self.args, self.optim, bert.hidden, self.train_data, self.max_steps)
         self.criterion, self._word_counts = PretrainingCriterion(), word_counts
         self.callbacks, self.settings = callbacks, dict(settings or {})
         self.position, self.step = Position(), Step(self, compute_loss, compute_metrics)
@@ -186,10 +192,7 @@ class BERTTrainer:
         return self.iteration(epoch, self.train_data)
 
     def test(self, epoch: int) -> dict[str, float]:
-        """One pass over the test data without dropout, gradients or an effect on later training; returns as `train`.
-
-        With `compute_metrics`, its figures besides.
-        """
+        """One pass over the test data without dropout, gradients or an effect on training; as `train`, and own metrics."""
         if self.test_data is None:
             raise InputError("BERTTrainer.test: there is no test data; give test_dataloader [E-TRAINER-NO-TEST]")
         return self.iteration(epoch, self.test_data, train=False)
@@ -290,11 +293,7 @@ class BERTTrainer:
         if self._run is not None:
             self._run.step_ended(epoch, n_batches, outcome)
         elif metrics.n_steps % self.log_freq == 0:
-            self._log(f"EP_train:{epoch}", epoch, n_batches, metrics)
-
-    def _log(self, name: str, epoch: int, n_batches: int | None, metrics: Metrics) -> None:
-        report = metrics.read()
-        check_finite(report["loss"], epoch, metrics)
-        n_left = None if self.max_steps is None else self.max_steps - self.optim_schedule.n_current_steps
-        where = f"{name} batch {self.position.n_batches}" + (f"/{n_batches}" if n_batches else "")
-        tqdm.write(f"{where} {progress_line(report, self.optim.param_groups[0]['lr'], n_left)}", file=sys.stderr)
+            check_finite(metrics.read()["loss"], epoch, metrics)
+            n_left = None if self.max_steps is None else self.max_steps - self.optim_schedule.n_current_steps
+            where = f"EP_train:{epoch} batch {self.position.n_batches}" + (f"/{n_batches}" if n_batches else "")
+            tqdm.write(f"{where} {progress_line(metrics.read(), outcome.rate, n_left)}", file=sys.stderr)
