@@ -41,7 +41,9 @@ def test_files_that_bert_wrote(sides):
 def test_every_flag_short_form_and_default_is_kept(sides, command, n_flags):
     theirs, ours = (side["parsers"][command]["flags"] for side in sides)
     assert len(theirs) == n_flags
-    assert {name: ours[name]["flags"] for name in theirs} == {name: flag["flags"] for name, flag in theirs.items()}
+    # Names of Transformers stand behind those that were there.
+    kept = {name: ours[name]["flags"][: len(flag["flags"])] for name, flag in theirs.items()}
+    assert kept == {name: flag["flags"] for name, flag in theirs.items()}
     nargs = {name: "+" if name in SEVERAL[command] else flag["nargs"] for name, flag in theirs.items()}
     assert {name: ours[name]["nargs"] for name in theirs} == nargs
     defaults = {name: (theirs[name]["default"], ours[name]["default"]) for name in theirs}
@@ -52,7 +54,8 @@ def test_every_flag_short_form_and_default_is_kept(sides, command, n_flags):
 def test_no_new_flag_is_required(sides, command, required):
     theirs, ours = ([name for name, flag in side["parsers"][command]["flags"].items() if flag["required"]] for side in sides)
     assert len(theirs) == required
-    assert ours == theirs
+    # In place of --output_path a run may have an --output_dir.
+    assert ours == [name for name in theirs if (command, name) != ("bert", "output_path")]
 
 
 @pytest.mark.parametrize("style", ["least", "short", "long"])

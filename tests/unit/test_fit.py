@@ -51,7 +51,8 @@ def start(
         with_cuda=False,
         args=args,
         callbacks=callbacks,
-        **own,
+        compute_loss=compute_loss,
+        compute_metrics=compute_metrics,
     )
     torch.manual_seed(1)
     return trainer
@@ -175,13 +176,23 @@ def test_an_old_run_is_neither_overwritten_nor_taken_up_unasked(tmp_path):
         start(tmp_path, max_steps=2, resume_from_checkpoint="last").fit()
 
 
-def test_changed_settings_are_listed_and_refused_unless_allowed(tmp_path):
-    start(tmp_path, max_steps=6, save_strategy="steps", save_steps=2).fit()
+CHANGES = [
+    ({"adam_beta2": 0.98}, "adam_beta2 was 0.999, is now 0.98"),
+    ({"lr_scheduler_type": "cosine"}, "lr_scheduler_type was linear, is now cosine"),
+    ({"gradient_accumulation_steps": 2}, "gradient_accumulation_steps was 1, is now 2"),
+    ({"max_steps": 7}, "total_steps was 6, is now 7"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), CHANGES, ids=str)
+def test_changed_settings_are_listed_and_refused_unless_allowed(tmp_path, changes, said):
+    start(tmp_path, max_steps=6, save_strategy="steps", save_steps=2, warmup_steps=1).fit()
     shutil.rmtree(tmp_path / "run" / "checkpoint-6")
-    changed = {"max_steps": 6, "adam_beta2": 0.98, "logging_steps": 3, "resume_from_checkpoint": "last"}
-    with pytest.raises(InputError, match=r"adam_beta2 was 0.999, is now 0.98; give.*E-RESUME-CHANGED"):
+    # How often something is logged changes no number.
+    changed = {"max_steps": 6, "warmup_steps": 1, "logging_steps": 3, "resume_from_checkpoint": "last", **changes}
+    with pytest.raises(InputError, match=rf"{said}.*; give.*E-RESUME-CHANGED"):
         start(tmp_path, **changed).fit()
-    with pytest.warns(UserWarning, match="adam_beta2 was 0.999, is now 0.98"):
+    with pytest.warns(UserWarning, match=said):
         start(tmp_path, allow_change=True, **changed).fit()
 
 

@@ -9,7 +9,6 @@ import torch
 from transformers.optimization import get_scheduler
 
 from bert_pytorch.errors import InputError
-from bert_pytorch.trainer.checkpoint import differences
 from bert_pytorch.trainer.optim_schedule import ScheduledOptim
 from bert_pytorch.trainer.schedules import SCHEDULES
 
@@ -479,22 +478,6 @@ def test_the_state_of_an_older_file_is_taken_over():
         schedule.load_state_dict({"n_current_steps": 2, "n_warmup_steps": 4, "n_total_steps": 9})
         assert (schedule.n_current_steps, schedule.n_skipped_steps) == (2, 0)
         assert schedule.optimizer.param_groups[0]["lr"] == 0.375
-
-
-def test_a_resumed_run_is_told_of_another_schedule_and_not_of_its_progress():
-    there = ScheduledOptim(make_optimizer(0.5), 768, 4, n_total_steps=9, schedule="reduce_lr_on_plateau")
-    here = ScheduledOptim(make_optimizer(0.5), 768, 4, n_total_steps=9, schedule="reduce_lr_on_plateau")
-    there.skip()
-    there.report_metric(1.0)
-
-    def told(other):
-        return differences(
-            {"schedule": there.state_dict(), "settings": {}, "n_threads": 1}, {**other.state_dict(), "n_threads": 1}
-        )
-
-    assert told(here) == []
-    linear = ScheduledOptim(make_optimizer(0.5), 768, 4, n_total_steps=9)
-    assert told(linear)[0] == "schedule was reduce_lr_on_plateau, is now linear"
 
 
 def test_a_new_peak_keeps_the_proportion_of_the_groups():

@@ -83,7 +83,7 @@ def test_float16_scales_losses_and_leaves_a_step_out_that_overflows():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"gradient_accumulation_steps": 0}, "expected a whole number of at least 1"),
+        ({"gradient_accumulation_steps": 0}, "expected at least 1"),
         ({"bf16": True, "fp16": True}, "both on"),
         ({"torch_compile_backend": "inductor"}, "no effect"),
     ],

@@ -17,7 +17,7 @@ from ..errors import InputError
 T = TypeVar("T")
 STRATEGIES = ("no", "steps", "epoch")
 ABOVE_0, FROM_0 = "a number above 0", "a number of at least 0"
-FROM_1, WHOLE = "a whole number of at least 1", "a whole number of at least 0"
+FROM_1, WHOLE = "at least 1", "at least 0"
 SHARE = "a number of at least 0 and below 1"
 _EXPECTED = {
     ABOVE_0: lambda value: _is_number(value) and 0 < value < math.inf,

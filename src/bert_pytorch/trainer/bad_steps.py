@@ -16,7 +16,7 @@ from ..dataset.loader import BatchLoader
 from ..errors import TrainingError
 from ..files import atomic_write
 from .randomness import random_state, set_random_state
-from .step import split
+from .step import Outcome, split
 from .tensor_file import write_tensors
 
 if TYPE_CHECKING:
@@ -40,25 +40,25 @@ class BadSteps:
         self.n_in_a_row = self._n_good = 0
         self.said: list[str] = []
 
-    def note(self, is_good: bool, batches: Sequence[Mapping[str, Tensor]], epoch: int, grad_norm: Tensor) -> None:
+    def note(self, outcome: Outcome, batches: Sequence[Mapping[str, Tensor]], epoch: int) -> None:
         """Take note of a step that was just tried.
 
         Args:
-            is_good: Whether its numbers were finite, and the weights moved.
+            outcome: What it did.
             batches: What it was computed from.
             epoch: The pass.
-            grad_norm: Norm of its gradient, `[]`.
 
         Raises:
             TrainingError: So many in a row were bad that the run is not worth going on.
         """
-        if is_good:
+        if outcome.is_good:
             self.n_in_a_row, self._n_good = 0, self._n_good + 1
             return
         self.n_in_a_row += 1
         most, step = self.trainer.args.max_bad_steps, self.trainer.optim_schedule.n_current_steps
-        what = f"step {step}: loss or gradient is no finite number (gradient norm {float(grad_norm):g})"
-        what = f"{what}, the update is skipped: {self._where(batches, epoch)}{self._keep(batches, step)}"
+        is_loss = not math.isfinite(float(outcome.loss))
+        what = f"the loss is {float(outcome.loss):g}" if is_loss else f"the gradient's norm is {float(outcome.grad_norm):g}"
+        what = f"step {step}: {what}, the update is skipped: {self._where(batches, epoch)}{self._keep(batches, step)}"
         self.said.append(what)
         if self.n_in_a_row >= most:
             raise self._error()

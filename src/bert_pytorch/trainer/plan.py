@@ -122,14 +122,13 @@ def build_optimizer(args: TrainingArguments, model: nn.Module) -> Optimizer:
 def build_schedule(
     args: TrainingArguments,
     optimizer: Optimizer,
-    hidden: int,
     train_dataloader: Iterable[Mapping[str, Tensor]],
     max_steps: int | None,
 ) -> ScheduledOptim:
     """The schedule that the settings name, over this many steps."""
     return ScheduledOptim(
         optimizer,
-        hidden,
+        0,
         _warmup_steps(args, train_dataloader, max_steps),
         n_total_steps=max_steps,
         schedule=args.lr_scheduler_type,

@@ -25,6 +25,7 @@ from .criterion import Metrics, PretrainingCriterion, check_finite, progress_lin
 from .fit import Run
 from .loading import Batches, Collator, Position, as_loader, count_batches
 from .objective import ParallelObjective, PretrainingObjective
+from .optim_schedule import ScheduledOptim
 from .plan import build_optimizer, build_schedule, choose_devices, count_steps, settle
 from .randomness import random_state, set_random_state
 from .state import collect, restore
@@ -124,7 +125,7 @@ class BERTTrainer:
         self.max_steps = self.args.max_steps if args is None else count_steps(args, self.train_data)
         self.max_grad_norm, self.log_freq = self.args.max_grad_norm or None, self.args.logging_steps
         self.optim = build_optimizer(self.args, self.language_model)
-        self.optim_schedule = build_schedule(self.args, self.optim, bert.hidden, self.train_data, self.max_steps)
+        self.optim_schedule: ScheduledOptim = build_schedule(self.args, self.optim, self.train_data, self.max_steps)
         self.criterion, self._word_counts = PretrainingCriterion(), word_counts
         self.callbacks, self.settings = callbacks, dict(settings or {})
         self.position, self.step = Position(), Step(self, compute_loss, compute_metrics)
@@ -289,7 +290,7 @@ class BERTTrainer:
             self._run.step_begins()
         outcome = self.step.train(group, metrics)
         self.position.batches_done(len(group))
-        self.bad_steps.note(outcome.is_good, group, epoch, outcome.grad_norm)
+        self.bad_steps.note(outcome, group, epoch)
         if self._run is not None:
             self._run.step_ended(epoch, n_batches, outcome)
         elif metrics.n_steps % self.log_freq == 0:

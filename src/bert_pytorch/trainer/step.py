@@ -43,6 +43,8 @@ ComputeMetrics = Callable[[EvalPrediction], Mapping[str, float]]
 class Outcome(NamedTuple):
     """What a step did."""
 
+    loss: Tensor
+    """The sum of its losses, `[]`."""
     grad_norm: Tensor
     """Before clipping, `[]`."""
     rate: float
@@ -151,7 +153,7 @@ class Step:
         else:
             trainer.optim_schedule.skip()
         metrics.n_steps += 1
-        return Outcome(norm, rate, is_good)
+        return Outcome(losses, norm, rate, is_good)
 
 
 def targets_of(prepared: Mapping[str, Any]) -> Tensor:
