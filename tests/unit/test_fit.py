@@ -331,3 +331,22 @@ def test_accumulated_steps_are_those_of_the_one_big_batch(tmp_path, parts):
     gradients = [{name: value.grad for name, value in trainer.language_model.named_parameters()} for trainer in (big, some)]
     for name, value in gradients[0].items():
         torch.testing.assert_close(gradients[1][name], value, rtol=0, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("logging_steps", [1, 3, 5, 50])
+def test_logs_tell_of_every_step_once_also_across_passes(tmp_path, logging_steps):
+    seen = []
+
+    class Count:
+        def on_log(self, args, state, control, logs):
+            if "loss" in logs:
+                seen.append((state.global_step, state.num_input_tokens_seen))
+
+    trainer = start(tmp_path, num_train_epochs=3, logging_steps=logging_steps, callbacks=[Count()], held_out=False)
+    trainer.fit()
+    trainer.train_data.set_epoch(0)
+    tokens = []
+    for epoch in range(3):
+        trainer.train_data.set_epoch(epoch)
+        tokens += [int((batch["bert_input"] != 0).sum()) for batch in trainer.train_data]
+    assert seen == [(step, sum(tokens[:step])) for step in range(logging_steps, 13, logging_steps)]

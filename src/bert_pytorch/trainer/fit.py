@@ -220,6 +220,9 @@ class Run:
         control.should_evaluate = self.eval_strategy == "epoch" and is_late_enough
         control.should_save = args.save_strategy == "epoch"
         self.handler.call("on_epoch_end")
+        if control.should_log:
+            self._log()
+        self.measuring.pass_ends()
         if args.output_path is not None:
             # Saved before the evaluation, which a run that goes on from here makes up for.
             self.measuring.evaluation_is_due = control.should_evaluate
@@ -232,9 +235,7 @@ class Run:
         """Do what the flags ask for, in this order, so that a checkpoint has the figures of its step."""
         control, began = self.handler.control, time.perf_counter()
         if control.should_log:
-            control.should_log = False
-            if self._last_outcome is not None:
-                self.measuring.log(self._last_outcome)
+            self._log()
         if control.should_evaluate:
             control.should_evaluate = False
             self.measuring.evaluate()
@@ -242,6 +243,11 @@ class Run:
             control.should_save = False
             self._save()
         self.measuring.leave_out(time.perf_counter() - began)
+
+    def _log(self) -> None:
+        self.handler.control.should_log = False
+        if self._last_outcome is not None:
+            self.measuring.log(self._last_outcome)
 
     def _note_who_stopped(self) -> None:
         if self.handler.control.should_training_stop and self.state.stopped_by == "plan":

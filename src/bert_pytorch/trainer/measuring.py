@@ -14,6 +14,7 @@ from ..errors import InputError
 from ..memory import peak_memory_bytes
 from .callbacks import CallbackHandler, TrainerState
 from .criterion import progress_line
+from .objective import SUMS
 from .step import Outcome
 
 if TYPE_CHECKING:
@@ -42,12 +43,20 @@ class Measuring:
         self.eval_report: dict[str, float] = {}
         self.evaluation_is_due = False
         self._logged_step = -1
-        self._logged_sums: list[float] | None = None
+        # Sums of this pass at the last log, and what was measured before this pass and not logged.
+        self._logged_sums = self._pending_sums = [0.0] * len(SUMS)
         self._began = self._logged_at = time.perf_counter()
 
     def pass_begins(self) -> None:
-        """Log nothing of the pass before."""
-        self._logged_sums = None
+        """Measure a pass from its beginning."""
+        self._logged_sums = [0.0] * len(SUMS)
+
+    def pass_ends(self) -> None:
+        """Keep what was measured since the last log for the next one, which comes in another pass."""
+        if self.trainer.pass_metrics is not None:
+            sums = self.trainer.pass_metrics.sums
+            parts = zip(self._pending_sums, sums, self._logged_sums, strict=True)
+            self._pending_sums, self._logged_sums = [pending + now - logged for pending, now, logged in parts], sums
 
     def leave_out(self, seconds: float) -> None:
         """Do not count this time, in which training stood."""
@@ -56,14 +65,16 @@ class Measuring:
             self.trainer.pass_metrics.leave_out(seconds)
 
     def log(self, outcome: Outcome) -> None:
-        """Log what training measured since the last log of this pass, and the last step."""
+        """Log what training measured since the last log, and the last step."""
         trainer, state, metrics = self.trainer, self.state, self.trainer.pass_metrics
         if self._logged_step == state.global_step or metrics is None:
             return
-        report, now = metrics.read(since=self._logged_sums), time.perf_counter()
+        since = [logged - pending for logged, pending in zip(self._logged_sums, self._pending_sums, strict=True)]
+        report, now = metrics.read(since), time.perf_counter()
         seconds, self._logged_at = now - self._logged_at, now
         report |= {"seconds": seconds, "steps": float(state.global_step - max(0, self._logged_step))}
         self._logged_sums, self._logged_step = metrics.sums, state.global_step
+        self._pending_sums = [0.0] * len(SUMS)
         state.num_input_tokens_seen += int(report["real_tokens"])
         entry = {name: report[name] for name in _LOGGED}
         entry |= {"learning_rate": outcome.rate, "grad_norm": float(outcome.grad_norm)}
@@ -91,7 +102,7 @@ class Measuring:
 
     def state_dict(self) -> dict[str, Any]:
         """What goes on after a resume."""
-        names = ("logged_sums", "logged_step")
+        names = ("logged_sums", "pending_sums", "logged_step")
         return {
             **{name: getattr(self, f"_{name}") for name in names},
             "evaluation_is_due": self.evaluation_is_due,
@@ -101,7 +112,8 @@ class Measuring:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on measuring."""
-        self._logged_sums, self._logged_step = state["logged_sums"], state["logged_step"]
+        self._logged_sums, self._pending_sums = state["logged_sums"], state["pending_sums"]
+        self._logged_step = state["logged_step"]
         self.evaluation_is_due = state["evaluation_is_due"]
         self.train_report, self.eval_report = state["train_report"], state["eval_report"]
 
