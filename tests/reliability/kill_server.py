@@ -12,11 +12,13 @@ import random
 import shutil
 import signal
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
 
 import torch
+from tqdm import tqdm
 
 from bert_pytorch import BERT, BERTDataset, BERTTrainer, WordVocab
 from bert_pytorch.dataset.loader import BatchLoader
@@ -90,6 +92,8 @@ def fork(folder, run):
     if child == 0:
         status = 1
         try:
+            # The one there is shared by all forks, and stays locked when one of them is killed while it prints.
+            tqdm.set_lock(threading.RLock())
             sys.stderr = open(folder / "errors", "w")
             train(folder, run)
             status = 0
@@ -119,7 +123,7 @@ def wait_and_kill(child, draws, length):
         while not INSIDE[0]:
             if has_ended(child):
                 return False, False
-        until = time.perf_counter() + draws.random() * 0.004
+        until = time.perf_counter() + draws.random() * length / 50
         while time.perf_counter() < until and INSIDE[0]:
             pass
     if has_ended(child):
@@ -144,8 +148,11 @@ def main():
     while kills < n_kills:
         run = folder / f"run{runs}"
         (folder / "ended").unlink()
+        patience = 1.0
         while not (folder / "ended").exists():
-            was_killed, was_inside = wait_and_kill(fork(folder, run), draws, length)
+            was_killed, was_inside = wait_and_kill(fork(folder, run), draws, length * patience)
+            # On a busy machine a run would else be killed for ever before its first step.
+            patience += 0.1
             kills += was_killed
             inside += was_killed and was_inside
         runs += 1
