@@ -13,6 +13,9 @@ hidden words of the held-out pairs (`learning.py` says how). `--output PREFIX` w
 matplotlib is installed, a picture PREFIX.png; runs that learn are written one by one, and a call with the same PREFIX goes on
 with those that are missing. The last line is JSON.
 
+With `--parts N` ours takes a step's batch in N parts, one after the other (`--gradient_accumulation_steps N`): the same step in
+less memory.
+
 FOLDER holds the package `bert_pytorch` 0.0.1a4 (`pip install --no-deps --target FOLDER bert-pytorch==0.0.1a4`); `transformers`
 and `accelerate` are taken from this environment. A side that is missing is left out, and said.
 
@@ -75,10 +78,10 @@ SIZES = {
 class Watch:
     """Batches of a loader, until enough was measured; what was trained on since the warm-up."""
 
-    def __init__(self, batches: Iterable[Mapping[str, Any]], seconds: float) -> None:
-        """Begin with nothing done."""
-        self.batches, self.seconds = batches, seconds
-        self.steps = self.tokens = self.targets = self.pairs = self.squares = 0
+    def __init__(self, batches: Iterable[Mapping[str, Any]], seconds: float, parts: int = 1) -> None:
+        """Begin with nothing done, of steps that take so many batches."""
+        self.batches, self.seconds, self.parts = batches, seconds, parts
+        self.batches_done = self.steps = self.tokens = self.targets = self.pairs = self.squares = 0
         self.began = self.ended = 0.0
         self.layer_weights = 0
 
@@ -95,10 +98,11 @@ class Watch:
                     return
 
     def step_done(self, inputs: Tensor, labels: Tensor) -> bool:
-        """Count a step that was trained; whether that is enough."""
-        self.steps += 1
+        """Count a batch that was trained; whether that is enough."""
+        self.batches_done += 1
         now = time.perf_counter()
-        if self.steps <= WARM_UP_STEPS:
+        self.steps, within = divmod(self.batches_done, self.parts)
+        if self.steps < WARM_UP_STEPS or (self.steps == WARM_UP_STEPS and not within):
             self.began = now
             return False
         sizes = (inputs != 0).sum(1)
@@ -107,7 +111,7 @@ class Watch:
         self.targets += int((labels > 0).sum())
         self.pairs += len(sizes)
         self.ended = now
-        return self.steps >= WARM_UP_STEPS + LEAST_STEPS and now - self.began > self.seconds
+        return not within and self.steps >= WARM_UP_STEPS + LEAST_STEPS and now - self.began > self.seconds
 
     def report(self, size: Size) -> dict[str, float]:
         """Speed and work."""
@@ -127,8 +131,8 @@ def vocabulary(folder: Path) -> list[str]:
     return (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def train_ours(folder: Path, size: Size, seconds: float, recipe: str) -> Watch:
-    """As `bert --group_by_length` does it, or as it does with the recipe."""
+def train_ours(folder: Path, size: Size, seconds: float, recipe: str, parts: int) -> Watch:
+    """As `bert --group_by_length` does it, or as it does with the recipe; a step's batch in parts."""
     sys.path.insert(0, str(SOURCE))
     from bert_pytorch.assembly import make_loaders, make_trainer
     from bert_pytorch.cli import bert_parser
@@ -136,12 +140,13 @@ def train_ours(folder: Path, size: Size, seconds: float, recipe: str) -> Watch:
     from bert_pytorch.inputs import open_datasets
 
     words = f"-c {folder}/corpus.txt -v {folder}/vocab.txt -o {folder}/ours.model --log_freq 1000000"
-    sizes = f"-hs {size.hidden} -l {size.layers} -a {size.heads} -s {size.seq_len} -b {size.batch_size}"
+    sizes = f"-hs {size.hidden} -l {size.layers} -a {size.heads} -s {size.seq_len}"
+    sizes += f" -b {size.batch_size // parts} --gradient_accumulation_steps {parts}"
     way = f"--config {recipe}" if recipe else "--group_by_length"
     args = bert_parser().parse(f"{words} {sizes} {way}".split())
     vocab = Vocab.load_vocab(args.vocab_path)
     dataset, _ = open_datasets(args, vocab)
-    watch = Watch(make_loaders(args, dataset, None, args.device != "cpu")[0], seconds)
+    watch = Watch(make_loaders(args, dataset, None, args.device != "cpu")[0], seconds, parts)
     trainer = make_trainer(args, vocab, watch, None, True, 1 << 20, dataset)
     watch.layer_weights = sum(value.numel() for value in trainer.bert.transformer_blocks[0].parameters() if value.dim() == 2)
     trainer.train(0)
@@ -242,11 +247,11 @@ def train_transformers(folder: Path, size: Size, seconds: float, best: bool) -> 
     return watch
 
 
-def measure(side: str, folder: Path, size: Size, seconds: float, recipe: str) -> dict[str, float]:
+def measure(side: str, folder: Path, size: Size, seconds: float, recipe: str, parts: int) -> dict[str, float]:
     """One side in this process."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         if side.startswith("ours"):
-            watch = train_ours(folder, size, seconds, recipe if side == "ours-recipe" else "")
+            watch = train_ours(folder, size, seconds, recipe if side == "ours-recipe" else "", parts)
         elif side == "bert-pytorch":
             watch = train_ancestor(folder, size, seconds)
         else:
@@ -330,7 +335,7 @@ def compare(args: argparse.Namespace, folder: Path) -> dict[str, object]:
     for number in range(args.rounds):
         rates.append(run_apart(["--matmul", "2"], None)["flops"])
         for side in sides:
-            words = ["--measure", side, str(folder), args.size, str(args.seconds), args.recipe]
+            words = ["--measure", side, str(folder), args.size, str(args.seconds), args.recipe, str(args.parts)]
             runs[side].append(run_apart(words, args.ancestor))
         speeds = ", ".join(f"{side} {runs[side][-1]['tokens_per_second']:.0f}" for side in sides)
         print(f"round {number}: {speeds} tokens/s; matrix product {rates[-1] / 1e9:.0f} GFLOP/s", file=sys.stderr, flush=True)
@@ -346,6 +351,7 @@ def compare(args: argparse.Namespace, folder: Path) -> dict[str, object]:
         "matmul_flops": statistics.median(rates),
         "peak_memory_bytes": {side: max(run["peak_memory_bytes"] for run in runs[side]) for side in sides},
         "rounds": args.rounds,
+        "parts": args.parts,
     }
 
 
@@ -447,8 +453,8 @@ def main() -> int:
         print(json.dumps(measure_matmul(float(sys.argv[2]))))
         return 0
     if sys.argv[1:2] == ["--measure"]:
-        side, folder, size, seconds, recipe = sys.argv[2:]
-        print(json.dumps(measure(side, Path(folder), SIZES[size], float(seconds), recipe)))
+        side, folder, size, seconds, recipe, parts = sys.argv[2:]
+        print(json.dumps(measure(side, Path(folder), SIZES[size], float(seconds), recipe, int(parts))))
         return 0
     if sys.argv[1:2] == ["--learn"]:
         import learning
@@ -467,6 +473,7 @@ def main() -> int:
     add("--recipe", default=str(RECIPE), metavar="FILE", help="of ours-recipe (the shipped one)")
     add("--rounds", type=int, default=5, help="rounds (5)")
     add("--seconds", type=float, default=20, help="seconds a measurement (20)")
+    add("--parts", type=int, default=1, help="parts that ours takes a step's batch in (1)")
     add("--minutes", type=float, nargs="+", metavar="N", help="learn so long each, instead of measuring speed")
     add("--valid", metavar="FILE", help="pairs held out, for --minutes")
     add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="runs a side, for --minutes (0 1 2)")
