@@ -146,15 +146,13 @@ def measure_step(folder: Path, seq_len: int, batch_size: int, hidden: int, layer
     trainer = BERTTrainer(BERT(n_ids, hidden, layers, 8), n_ids, loader, with_cuda=False, max_steps=1000)
     trainer.model.train()
     batches, metrics, times = endless(loader), Metrics(trainer.device), ([], [])
-    from bert_pytorch.trainer.batch import prepare_batch
-
     # Windows of batches are prepared together: a batch costs its share of them, so the sum counts and not the median.
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         began = time.perf_counter()
         batch = next(batches)
         got = time.perf_counter()
-        trainer._step(prepare_batch(batch, n_ids, trainer.device), True, metrics)
+        trainer.step.train([batch], metrics)
         times[0].append(got - began)
         times[1].append(time.perf_counter() - got)
     rate = measure("ours", folder, seq_len, batch_size, 5)["batches_per_second"]
