@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -138,6 +139,7 @@ class BatchLoader:
             num_workers=self.n_workers,
             pin_memory=self.pin_memory,
             collate_fn=_unchanged,
+            worker_init_fn=_leave_signals_to_the_trainer,
             # Of its own, so that making an iterator takes nothing from the stream that dropout draws from.
             generator=torch.Generator().manual_seed(0),
         )
@@ -211,6 +213,15 @@ class _Windows(Dataset[list[Part]]):
                 for members, part in layout.parts(_PART_PLACES)
             ]
         return [Part(fill_rows(examples, part), part.shapes) for examples, part in parts]
+
+
+def _leave_signals_to_the_trainer(worker: int) -> None:
+    """Go on when a signal ends the whole group: the trainer finishes its step and then ends its workers.
+
+    A worker that dies makes torch raise an error in the trainer wherever it is, within a step too.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _unchanged(window: object) -> object:

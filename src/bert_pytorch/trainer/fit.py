@@ -190,9 +190,11 @@ class Run:
         self.handler.call("on_train_end")
 
     def _interrupted(self, number: int) -> None:
-        """Save, and end with the signal's exit status."""
-        path = self._save(again=self.measuring.evaluation_is_due)
-        if path is None and self.args.output_path is not None:
+        """Save, and end with the signal's exit status; what broke off within a step is not saved."""
+        is_whole, path = not self.trainer.position.is_within_step, None
+        if is_whole:
+            path = self._save(again=self.measuring.evaluation_is_due) or self.saver.path_now
+        if is_whole and path is None and self.args.output_path is not None:
             path = self.saver.save_file(self.trainer.position.epoch, self._to_keep())
         where = f"saved as {path}; go on with --resume_from_checkpoint last" if path else "its last checkpoint stays"
         message = f"stopped by signal {number} after step {self.state.global_step}: {where} [E-INTERRUPTED]"
@@ -209,7 +211,7 @@ class Run:
             self._real_tokens += report["real_tokens"] - report["earlier_tokens"]
             self._seconds += report["seconds"]
         except RuntimeError as error:
-            # A signal to the whole group ends the data's processes too; what they were to bring is not needed any more.
+            # A signal to the whole group may end the data's processes too; what they were to bring is not needed any more.
             if isinstance(error, UserError) or self.signals.received is None:
                 raise
         if control.should_training_stop or self.signals.received is not None:

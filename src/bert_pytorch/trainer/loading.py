@@ -79,12 +79,13 @@ class Position:
         epoch: The pass that goes on, or the next one.
         n_batches: Batches of it that are done.
         is_within_pass: Whether it has begun and has not ended.
+        is_within_step: Whether a step has begun and its batches are not counted: weights and position may not belong together.
     """
 
     def __init__(self) -> None:
         """Stand before the first pass."""
         self.epoch = self.n_batches = 0
-        self.is_within_pass = self._is_to_go_on = False
+        self.is_within_pass = self.is_within_step = self._is_to_go_on = False
         self._pass_start_random = self._random = random_state()
 
     def batches(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]]) -> Iterator[Mapping[str, Tensor]]:
@@ -113,10 +114,15 @@ class Position:
         set_random_state(self._random)
         return batches
 
+    def step_begins(self) -> None:
+        """Note that a step has begun."""
+        self.is_within_step = True
+
     def batches_done(self, n: int) -> None:
         """Count batches that a step has taken."""
         self.n_batches += n
         self._random = random_state()
+        self.is_within_step = False
 
     def pass_done(self) -> None:
         """Stand before the next pass."""

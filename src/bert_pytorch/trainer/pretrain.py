@@ -285,9 +285,9 @@ class BERTTrainer:
         return self.is_done or (self._run is not None and self._run.is_to_stop)
 
     def _train_on(self, group: Sequence[Mapping[str, Tensor]], epoch: int, n_batches: int | None, metrics: Metrics) -> None:
-        """One step, and what follows it."""
         if self._run is not None:
             self._run.step_begins()
+        self.position.step_begins()
         outcome = self.step.train(group, metrics)
         self.position.batches_done(len(group))
         self.bad_steps.note(outcome, group, epoch)

@@ -72,6 +72,13 @@ class Saver:
         """Note that the checkpoint of a step is there."""
         self._saved_step = step
 
+    @property
+    def path_now(self) -> str | None:
+        """The checkpoint of this very step, if it is there."""
+        if self.folder is None or self._saved_step != self.state.global_step:
+            return None
+        return str(self.folder.checkpoint(self.state.global_step))
+
     def save(self, run: Mapping[str, Any], *, again: bool = False) -> str | None:
         """Write the checkpoint of this step, if it is not there yet; its path, if there is one now.
 
