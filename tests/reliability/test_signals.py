@@ -104,8 +104,7 @@ def weights_of(folder):
     return hashlib.sha256((steps[max(steps)] / "model.safetensors").read_bytes()).hexdigest()
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("number", "workers"), [(signal.SIGTERM, "2"), (signal.SIGINT, "0"), (signal.SIGINT, "2")])
 def test_a_command_ends_with_the_signals_status_and_goes_on(tmp_path, number, workers):
     """The signal goes to the whole group, as that of a terminal does, the data's processes too."""
     write_pairs(tmp_path / "corpus.txt", story_pairs(40))
