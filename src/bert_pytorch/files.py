@@ -9,9 +9,17 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from .errors import SaveError, UserError
+
+
+class Writable(Protocol):
+    """What bytes can be written to."""
+
+    def write(self, content: bytes | memoryview, /) -> int:
+        """Write them."""
+        ...
 
 
 @contextmanager

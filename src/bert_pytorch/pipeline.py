@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from .trainer.pretrain import BERTTrainer
 
 _REPORTED = (
-    *("stopped_by", "steps", "epochs", "steps_per_second", "train_loss", "train_mlm_loss", "train_nsp_accuracy"),
+    *(
+        "stopped_by",
+        "steps",
+        "epochs",
+        "real_tokens_per_second",
+        "steps_per_second",
+        "train_loss",
+        "train_mlm_loss",
+        "train_nsp_accuracy",
+    ),
     *("eval_loss", "eval_mlm_loss", "eval_mlm_accuracy", "eval_nsp_loss", "eval_nsp_accuracy", "eval_unigram_loss"),
     *("eval_unigram_accuracy", "checkpoint", "best_metric", "best_model_checkpoint"),
 )
@@ -113,7 +122,6 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
         "ok": True,
         **{name: outcome.get(name) for name in _REPORTED},
         "real_tokens": int(outcome["real_tokens"]),
-        "real_tokens_per_second": outcome["real_tokens"] / outcome["seconds"],
         "eval_targets": outcome.get("eval_n_targets"),
         "eval_pairs": outcome.get("eval_n_items"),
         "planned_steps": trainer.max_steps,

@@ -115,6 +115,15 @@ def weights(trainer):
     return {name: value.clone() for name, value in trainer.model.state_dict().items()}
 
 
+def whole_state(trainer):
+    return {
+        "weights": weights(trainer),
+        "optimizer": trainer.optim.state_dict(),
+        "schedule": trainer.optim_schedule.state_dict(),
+        "random": torch.get_rng_state(),
+    }
+
+
 def start_python(*arguments, folder, **options):
     """A new interpreter on this checkout's library, one thread; returns the running process."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}

@@ -16,7 +16,7 @@ from bert_pytorch.trainer.arguments import TrainingArguments
 from bert_pytorch.trainer.callbacks import TrainerControl
 from bert_pytorch.trainer.signals import InterruptedRunError
 
-from .examples import make_bert, make_vocab, same_tensors, story_pairs, weights, write_pairs
+from .examples import make_bert, make_vocab, same_tensors, story_pairs, whole_state, write_pairs
 
 BY_THE_CLOCK = ("tokens_per_second", "elapsed_seconds", "memory_bytes")
 VOCAB = make_vocab(story_pairs())
@@ -56,15 +56,6 @@ def start(
     )
     torch.manual_seed(1)
     return trainer
-
-
-def whole_state(trainer):
-    return {
-        "weights": weights(trainer),
-        "optimizer": trainer.optim.state_dict(),
-        "schedule": trainer.optim_schedule.state_dict(),
-        "random": torch.get_rng_state(),
-    }
 
 
 def history(folder):

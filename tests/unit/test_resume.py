@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 from bert_pytorch import BERTDataset
 from bert_pytorch.dataset.loader import BatchLoader
 
-from .examples import make_batches, make_trainer, make_vocab, same_tensors, story_pairs, weights, write_pairs
+from .examples import make_batches, make_trainer, make_vocab, same_tensors, story_pairs, whole_state, write_pairs
 
 N_EPOCHS = 3
 N_STEPS = 4 * N_EPOCHS
@@ -63,15 +63,6 @@ def start(kind, path, max_steps=N_STEPS):
     loader = loader_of(kind, path)
     vocab_size = len(make_vocab(story_pairs())) if isinstance(loader, Fused) else 23
     return make_trainer(loader, dropout=0.3, lr=0.01, vocab_size=vocab_size, max_steps=max_steps, warmup_steps=3)
-
-
-def whole_state(trainer):
-    return {
-        "weights": weights(trainer),
-        "optimizer": trainer.optim.state_dict(),
-        "schedule": trainer.optim_schedule.state_dict(),
-        "random": torch.get_rng_state(),
-    }
 
 
 def measured(report):

@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, UnreadableError
+from ..files import Writable
 
 FORMAT, VERSION = "bert_pytorch.encoded", 1
 MARK = b"\x93BERTIDS"
@@ -130,11 +131,11 @@ def read_array(path: str, manifest: Mapping[str, Any], name: str, starts: Sequen
     return torch.frombuffer(parts, dtype=kind) if parts else torch.zeros(0, dtype=kind)
 
 
-def write_tensor(file: BinaryIO, values: Tensor) -> None:
+def write_tensor(file: Writable, values: Tensor) -> None:
     """Write the numbers of a tensor on the CPU."""
     values = values.contiguous()
     if n_bytes := values.numel() * values.element_size():
-        file.write((ctypes.c_char * n_bytes).from_address(values.data_ptr()))
+        file.write(memoryview((ctypes.c_char * n_bytes).from_address(values.data_ptr())).cast("B"))
 
 
 def tensor_of(values: array[int]) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,6 +25,8 @@ _WINDOW_EXAMPLES = 1 << 14
 lengths are sorted within."""
 _PART_PLACES = 1 << 19
 """Rows are filled for so many tokens together: so few that they stay near the processor, so many that calls cost little."""
+
+_SECONDS_TO_FINISH = 2
 
 
 class Part(NamedTuple):
@@ -220,8 +223,11 @@ def _leave_signals_to_the_trainer(worker: int) -> None:
 
     A worker that dies makes torch raise an error in the trainer wherever it is, within a step too.
     """
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "SIGALRM"):
+        # Not for ever: at its own end Python sends this signal to workers that are left, and waits for them.
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+        signal.signal(signal.SIGTERM, lambda *_: signal.alarm(_SECONDS_TO_FINISH))
 
 
 def _unchanged(window: object) -> object:

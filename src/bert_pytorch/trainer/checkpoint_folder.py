@@ -22,8 +22,8 @@ from torch import Tensor
 
 from .. import __version__
 from ..errors import InputError, UnreadableError
-from ..files import sync_folder
-from .tensor_file import Writable, tensors_of, write_tensors
+from ..files import Writable, sync_folder
+from .tensor_file import tensors_of, write_tensors
 
 FORMAT, VERSION = "bert_pytorch.run", 1
 MANIFEST = "manifest.json"

@@ -145,9 +145,7 @@ class BERTTrainer:
         """The language model on its devices."""
         args = self.args
         self.device, gpus = choose_devices(with_cuda, cuda_devices)
-        self.update = Update(
-            self.device, bf16=args.bf16, fp16=args.fp16, float32_matmul_precision=args.float32_matmul_precision
-        )
+        self.update = Update(self.device, args)
         self.bert, self.language_model = bert, BERTLM(bert, vocab_size).to(self.device)
         if word_counts is not None:
             self.language_model.mask_lm.start_bias_at(word_counts)
@@ -294,7 +292,8 @@ class BERTTrainer:
         if self._run is not None:
             self._run.step_ended(epoch, n_batches, outcome)
         elif metrics.n_steps % self.log_freq == 0:
-            check_finite(metrics.read()["loss"], epoch, metrics)
+            report = metrics.read()
+            check_finite(report["loss"], epoch, metrics)
             n_left = None if self.max_steps is None else self.max_steps - self.optim_schedule.n_current_steps
             where = f"EP_train:{epoch} batch {self.position.n_batches}" + (f"/{n_batches}" if n_batches else "")
-            tqdm.write(f"{where} {progress_line(metrics.read(), outcome.rate, n_left)}", file=sys.stderr)
+            tqdm.write(f"{where} {progress_line(report, outcome.rate, n_left)}", file=sys.stderr)

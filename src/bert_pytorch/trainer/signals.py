@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 
 from ..errors import UserError
 
+Handler = Callable[[int, FrameType | None], object] | int | signal.Handlers | None
 NUMBERS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -30,7 +32,7 @@ class Signals:
     def __init__(self) -> None:
         """Note nothing yet."""
         self.received: int | None = None
-        self._before: dict[int, object] = {}
+        self._before: dict[int, Handler] = {}
 
     def __enter__(self) -> Signals:
         """Begin; only a main thread may, and in others nothing changes."""
@@ -51,4 +53,4 @@ class Signals:
             number, handler = self._before.popitem()
             # None stands for a handler that was not set from Python, which cannot be given back.
             if handler is not None:
-                signal.signal(number, handler)  # pyright: ignore
+                signal.signal(number, handler)

@@ -7,16 +7,16 @@ Source: the format description of https://github.com/huggingface/safetensors; wr
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 from collections.abc import Mapping
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from ..dataset.encoded_file import write_tensor
 from ..errors import InputError
+from ..files import Writable
 
 _TYPES = {
     **{"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "BOOL": torch.bool},
@@ -26,14 +26,6 @@ _NAMES = {kind: name for name, kind in _TYPES.items()}
 _MOST_HEADER = 100_000_000
 _SHARED = "shared"
 """In the header's own words: names that stand for a tensor written under another name, as tied weights do."""
-
-
-class Writable(Protocol):
-    """What bytes can be written to."""
-
-    def write(self, content: bytes | memoryview, /) -> int:
-        """Write them."""
-        ...
 
 
 def write_tensors(file: Writable, tensors: Mapping[str, Tensor]) -> None:
@@ -65,10 +57,7 @@ def write_tensors(file: Writable, tensors: Mapping[str, Tensor]) -> None:
     file.write(len(content).to_bytes(8, "little") + content)
     for name in tensors:
         if name in header:
-            value = tensors[name].detach().cpu().contiguous()
-            if value.numel():
-                n_bytes = value.numel() * value.element_size()
-                file.write(memoryview((ctypes.c_char * n_bytes).from_address(value.data_ptr())).cast("B"))
+            write_tensor(file, tensors[name].detach().cpu())
 
 
 def tensors_of(content: bytearray, path: str | os.PathLike[str]) -> dict[str, Tensor]:

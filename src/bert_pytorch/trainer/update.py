@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError
+from .arguments import TrainingArguments
 from .objective import SUMS
 from .optim_schedule import ScheduledOptim
 
-_PRECISIONS = ("highest", "high", "medium")
 _MLM, _NSP = SUMS.index("mlm_loss"), SUMS.index("nsp_loss")
 
 
@@ -28,23 +27,11 @@ class Update:
     `torch.amp.GradScaler` does it.
     """
 
-    def __init__(
-        self, device: torch.device, *, bf16: bool = False, fp16: bool = False, float32_matmul_precision: str | None = None
-    ) -> None:
-        """Choose the type of the products, float32 where neither is asked for, and how exact those of float32 are.
-
-        Raises:
-            InputError: Two types are asked for, or no precision of torch.
-        """
-        if bf16 and fp16:
-            message = "BERTTrainer: bf16 and fp16 are both on; leave fp16 out, or bf16 on an older GPU"
-            raise InputError(f"{message} [E-SETTING-CONFLICT]")
-        if float32_matmul_precision not in (None, *_PRECISIONS):
-            got = f"float32_matmul_precision is {float32_matmul_precision!r}, expected one of: {', '.join(_PRECISIONS)}"
-            raise InputError(f"BERTTrainer: {got} [E-TRAINER-SETTING]")
-        self._dtype = torch.bfloat16 if bf16 else torch.float16 if fp16 else None
-        self._device_type, self._precision = device.type, float32_matmul_precision
-        self.scaler = torch.amp.GradScaler(device.type, enabled=fp16)
+    def __init__(self, device: torch.device, args: TrainingArguments) -> None:
+        """Choose the type of the products, float32 where neither is asked for, and how exact those of float32 are."""
+        self._dtype = torch.bfloat16 if args.bf16 else torch.float16 if args.fp16 else None
+        self._device_type, self._precision = device.type, args.float32_matmul_precision
+        self.scaler = torch.amp.GradScaler(device.type, enabled=args.fp16)
 
     @contextmanager
     def precision(self) -> Iterator[None]:
