@@ -112,7 +112,7 @@ def _add_flags_of_data_and_steps(parser: Parser) -> None:
 def add_settings(parser: Parser) -> None:
     """Add the settings of `TrainingArguments` that are no flags yet."""
     readers = {
-        **dict.fromkeys((ABOVE_0, FROM_0, SHARE), float),
+        **{ABOVE_0: between(0, INFINITY, above=True), FROM_0: between(0, INFINITY), SHARE: between(0, 1)},
         **{FROM_1: at_least(1), WHOLE: at_least(0)},
     }
     for each in fields(TrainingArguments):

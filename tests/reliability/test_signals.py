@@ -13,7 +13,7 @@ from bert_pytorch.dataset.loader import BatchLoader
 from bert_pytorch.trainer.signals import InterruptedRunError
 
 from ..unit.examples import make_vocab, same_tensors, start_python, story_pairs, whole_state, write_pairs
-from ..unit.test_fit import checkpoints, history, start
+from ..unit.runs import checkpoints, history, start
 
 PLAN = {"num_train_epochs": 2, "eval_strategy": "steps", "eval_steps": 3, "save_strategy": "steps", "save_steps": 2}
 SMALL = "-c corpus.txt -t corpus.txt -v vocab.json -hs 8 -l 1 -a 2 -s 13 -b 2 --device cpu --log_freq 1 --dropout 0.3".split()

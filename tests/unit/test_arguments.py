@@ -23,7 +23,7 @@ DIFFERENT = {
 }
 REMOVED_THERE = {"warmup_ratio", "logging_dir"}
 OWN = {
-    *("output_path", "stop_after_epochs", "max_minutes", "on_save_error", "allow_change", "max_bad_steps"),
+    *("output_path", "stop_after_epochs", "max_minutes", "on_save_error", "allow_change", "nan_policy", "max_bad_steps"),
     *("early_stopping_patience", "early_stopping_threshold", "float32_matmul_precision"),
 }
 CONFLICTS = [
@@ -36,6 +36,11 @@ CONFLICTS = [
     {"early_stopping_threshold": 0.1},
     {"load_best_model_at_end": True},
     {"save_total_limit": 2},
+    {"nan_policy": "raise", "max_bad_steps": 3},
+    {"nan_policy": "rollback"},
+    {"nan_policy": "rollback", "output_dir": "x", "save_strategy": "no"},
+    {"eval_strategy": "no", "lr_scheduler_type": "reduce_lr_on_plateau"},
+    {"lr_scheduler_type": "reduce_lr_on_plateau", "lr_scheduler_kwargs": {"mode": "max"}},
 ]
 
 

@@ -8,74 +8,14 @@ import signal
 import pytest
 import torch
 
-from bert_pytorch import BERTDataset
-from bert_pytorch.dataset.loader import BatchLoader
 from bert_pytorch.errors import InputError, SaveError, TrainingError
 from bert_pytorch.trainer import BERTTrainer
 from bert_pytorch.trainer.arguments import TrainingArguments
 from bert_pytorch.trainer.callbacks import TrainerControl
 from bert_pytorch.trainer.signals import InterruptedRunError
 
-from .examples import make_bert, make_vocab, same_tensors, story_pairs, whole_state, write_pairs
-
-BY_THE_CLOCK = ("tokens_per_second", "elapsed_seconds", "memory_bytes")
-VOCAB = make_vocab(story_pairs())
-
-
-def loaders(folder, batch_size=3, n_workers=0, **options):
-    path = write_pairs(folder / "corpus.txt", story_pairs())
-    data, held_out = (BERTDataset(path, VOCAB, 13, seed=seed) for seed in (5, 6))
-    return BatchLoader(data, batch_size, n_workers, shuffle=True, **options), BatchLoader(held_out, batch_size)
-
-
-def start(
-    folder,
-    callbacks=(),
-    batch_size=3,
-    n_workers=0,
-    compute_loss=None,
-    compute_metrics=None,
-    held_out=True,
-    dropout=0.3,
-    **settings,
-):
-    """A new trainer as a new process would build it."""
-    train, test = loaders(folder, batch_size, n_workers)
-    bert = make_bert(len(VOCAB), n_layers=1, dropout=dropout)
-    args = TrainingArguments(**{"output_dir": str(folder / "run"), "learning_rate": 0.01, "logging_steps": 2, **settings})
-    trainer = BERTTrainer(
-        bert,
-        len(VOCAB),
-        train,
-        test if held_out else None,
-        with_cuda=False,
-        args=args,
-        callbacks=callbacks,
-        compute_loss=compute_loss,
-        compute_metrics=compute_metrics,
-    )
-    torch.manual_seed(1)
-    return trainer
-
-
-def history(folder):
-    lines = (folder / "run" / "log.jsonl").read_text().splitlines()
-    return [{name: value for name, value in json.loads(line).items() if name not in BY_THE_CLOCK} for line in lines]
-
-
-def checkpoints(folder):
-    return sorted(int(path.name.split("-")[1]) for path in (folder / "run").glob("checkpoint-*") if path.suffix == "")
-
-
-class Stop:
-    """Ends a run after a step, as a signal, an error or a flag does."""
-
-    def __init__(self, step, how):
-        self.step, self.how = step, how
-
-    def on_step_end(self, args, state, control):
-        if state.global_step == self.step:
-            self.how(control)
+from .examples import make_bert, same_tensors, whole_state
+from .runs import VOCAB, Stop, checkpoints, history, loaders, start
 
 
 def test_fit_trains_the_plan_logs_evaluates_and_saves(tmp_path):
@@ -164,7 +104,29 @@ def test_an_old_run_is_neither_overwritten_nor_taken_up_unasked(tmp_path):
     with pytest.raises(InputError, match="E-RUN-EXISTS"):
         start(tmp_path, max_steps=2).fit()
     with pytest.raises(InputError, match="E-RESUME-DONE"):
-        start(tmp_path, max_steps=2, resume_from_checkpoint="last").fit()
+        start(tmp_path, max_steps=2, resume_from_checkpoint=str(tmp_path / "run" / "checkpoint-2")).fit()
+
+
+def test_a_run_that_is_done_ends_well_again_and_makes_up_for_its_report(tmp_path):
+    settings = {"max_steps": 4, "load_best_model_at_end": True, "eval_strategy": "steps", "eval_steps": 2}
+    whole = start(tmp_path, **settings)
+    expected = whole.fit()
+    page = tmp_path / "run" / "report.html"
+    before = history(tmp_path), page.read_bytes()
+    for is_there in (True, False):
+        if not is_there:
+            page.unlink()
+        again = start(tmp_path, resume_from_checkpoint="last", **settings)
+        with pytest.warns(UserWarning, match="nothing is left to do"):
+            report = again.fit()
+        assert {name: report[name] for name in ("steps", "eval_loss", "best_metric", "stopped_by")} == {
+            name: expected[name] for name in ("steps", "eval_loss", "best_metric", "stopped_by")
+        }
+        assert same_tensors(again.model.state_dict(), whole.model.state_dict())
+        assert history(tmp_path) == before[0]
+        assert page.exists()
+        if is_there:
+            assert page.read_bytes() == before[1]
 
 
 CHANGES = [
@@ -216,34 +178,6 @@ def test_a_time_budget_ends_the_run_saved(tmp_path):
     trainer = start(tmp_path, max_steps=100_000, max_minutes=0.02)
     assert trainer.fit()["stopped_by"] == "max_minutes"
     assert checkpoints(tmp_path)[-1] == trainer.optim_schedule.n_current_steps
-
-
-def nan_at(word):
-    """A loss that is no number where a batch has a word."""
-
-    def compute_loss(model, batch, n_targets):
-        _, words = model(batch["bert_input"], batch["segment_label"], batch["bert_label"])
-        targets = batch["bert_label"][batch["bert_label"] != 0]
-        loss = torch.nn.functional.nll_loss(words, targets, reduction="sum") / n_targets
-        is_there = ((batch["bert_input"] == VOCAB.stoi[word]) | (batch["bert_label"] == VOCAB.stoi[word])).any()
-        return loss * (float("nan") if is_there else 1.0)
-
-    return compute_loss
-
-
-def test_a_bad_line_is_named_its_batch_kept_and_the_run_goes_on(tmp_path):
-    trainer = start(tmp_path, num_train_epochs=1, compute_loss=nan_at("a7"), held_out=False)
-    with pytest.warns(UserWarning, match=r"update is skipped: pass 0, batch \d, .*corpus.txt line 8; the batch is in"):
-        trainer.fit()
-    assert trainer.optim_schedule.n_skipped_steps == 1
-    assert all(bool(value.isfinite().all()) for value in trainer.model.state_dict().values())
-    assert len(list((tmp_path / "run").glob("bad-step-*.safetensors"))) == 1
-
-
-def test_bad_steps_in_a_row_end_the_run(tmp_path):
-    trainer = start(tmp_path, compute_loss=nan_at("c"), max_bad_steps=1, held_out=False)
-    with pytest.raises(TrainingError, match=r"1 in a row.*E-LOSS-NONFINITE"):
-        trainer.fit()
 
 
 def test_short_memory_is_met_by_parts_of_the_same_step(tmp_path):

@@ -16,6 +16,7 @@ from ..errors import InputError
 
 T = TypeVar("T")
 STRATEGIES = ("no", "steps", "epoch")
+NAN_POLICIES = ("skip", "raise", "rollback")
 ABOVE_0, FROM_0 = "a number above 0", "a number of at least 0"
 FROM_1, WHOLE = "at least 1", "at least 0"
 SHARE = "a number of at least 0 and below 1"
@@ -88,7 +89,8 @@ class TrainingArguments:
     seed: int = _of(42, WHOLE, "same seed, same run", changes=True)
     resume_from_checkpoint: str | None = _of(None, "", "last, or a checkpoint")
     allow_change: bool = _of(False, "", "go on from a checkpoint of other settings")
-    max_bad_steps: int = _of(10, FROM_1, "skipped steps in a row, for numbers that are not finite, before the run stops")
+    nan_policy: str = _of("skip", NAN_POLICIES, "what follows a step whose numbers are not finite")
+    max_bad_steps: int | None = _of(None, FROM_1, "such steps in a row that end the run, or send it back (10)")
 
     def __post_init__(self) -> None:
         """Check every value, then what they mean together."""
@@ -128,6 +130,12 @@ class TrainingArguments:
         """Whether more of it is better: as asked for, else not for losses."""
         return not self.best_metric_name.endswith("loss") if self.greater_is_better is None else self.greater_is_better
 
+    @property
+    def needs_evaluations(self) -> bool:
+        """Whether something follows from how good the evaluations are."""
+        is_plateau = self.lr_scheduler_type == "reduce_lr_on_plateau"
+        return self.load_best_model_at_end or self.early_stopping_patience is not None or is_plateau
+
     def _check(self, name: str, expected: str | tuple[str, ...]) -> None:
         value = getattr(self, name)
         if value is None or expected == "":
@@ -142,7 +150,7 @@ class TrainingArguments:
     def _contradictions(self) -> list[tuple[bool, str]]:
         """What does not go together, each with the message."""
         evaluates = self.eval_strategy != "no"
-        chooses = self.load_best_model_at_end or self.early_stopping_patience is not None
+        mode = (self.lr_scheduler_kwargs or {}).get("mode")
         return [
             (self.bf16 and self.fp16, "bf16 and fp16 are both on; leave fp16 out, or bf16 on an older GPU"),
             (
@@ -161,10 +169,26 @@ class TrainingArguments:
                 self.save_steps is not None and self.save_strategy != "steps",
                 f"save_steps has no effect with save_strategy {self.save_strategy}; set save_strategy to steps",
             ),
-            (chooses and not evaluates, "the best model needs evaluations; set eval_strategy to steps or epoch"),
+            (
+                self.needs_evaluations and not evaluates,
+                "the best model and reduce_lr_on_plateau need evaluations; set eval_strategy to steps or epoch",
+            ),
+            (
+                mode in ("min", "max") and (mode == "max") != self.is_greater_better,
+                f"mode {mode} in lr_scheduler_kwargs is not what {self.best_metric_name} asks for; leave it out, or set "
+                "greater_is_better",
+            ),
             (
                 self.early_stopping_threshold > 0 and self.early_stopping_patience is None,
                 "early_stopping_threshold has no effect without early_stopping_patience; set that too",
+            ),
+            (
+                self.nan_policy == "raise" and self.max_bad_steps is not None,
+                "max_bad_steps has no effect with nan_policy raise, which ends the run at the first; leave it out",
+            ),
+            (
+                self.nan_policy == "rollback" and (not self.output_dir or self.save_strategy == "no"),
+                "nan_policy rollback needs checkpoints; name an output_dir, and save_strategy steps or epoch",
             ),
             (self.load_best_model_at_end and not self.output_dir, "load_best_model_at_end needs an output_dir; name one"),
             (

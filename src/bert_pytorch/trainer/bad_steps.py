@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,14 +17,26 @@ from ..dataset.loader import BatchLoader
 from ..errors import TrainingError
 from ..files import atomic_write
 from .randomness import random_state, set_random_state
+from .state import take_weights
 from .step import Outcome, split
 from .tensor_file import write_tensors
 
 if TYPE_CHECKING:
     from .pretrain import BERTTrainer
 
+_MOST_IN_A_ROW = 10
 _MOST_NAMED = 8
 _MOST_LOOKED_AT = 1024
+
+
+class _Tried(NamedTuple):
+    """A step, and where it stood."""
+
+    outcome: Outcome
+    batches: Sequence[Mapping[str, Tensor]]
+    epoch: int
+    n_batches: int
+    step: int
 
 
 class BadSteps:
@@ -31,14 +44,17 @@ class BadSteps:
 
     Attributes:
         n_in_a_row: Bad steps since the last good one.
-        said: What was said of each.
+        last_checkpoint: The folder that `nan_policy` rollback goes back to; None: there is none yet.
     """
 
     def __init__(self, trainer: BERTTrainer) -> None:
         """Watch this trainer."""
         self.trainer = trainer
         self.n_in_a_row = self._n_good = 0
-        self.said: list[str] = []
+        self._said = ""
+        self.last_checkpoint: Path | None = None
+        self._went_back = False
+        self._waiting: deque[_Tried] = deque()
 
     def note(self, outcome: Outcome, batches: Sequence[Mapping[str, Tensor]], epoch: int) -> None:
         """Take note of a step that was just tried.
@@ -51,18 +67,35 @@ class BadSteps:
         Raises:
             TrainingError: So many in a row were bad that the run is not worth going on.
         """
+        trainer = self.trainer
+        tried = _Tried(outcome, batches, epoch, trainer.position.n_batches, trainer.optim_schedule.n_current_steps)
+        self._waiting.append(tried)
+        # The step before this one is done by now, or nearly so.
+        self._look_at_all_but(int(trainer.step.is_deferred))
+
+    def settle(self) -> None:
+        """Look at every step tried so far; raises as `note`."""
+        self._look_at_all_but(0)
+
+    def _look_at_all_but(self, n_left: int) -> None:
+        while len(self._waiting) > n_left:
+            self._look_at(self._waiting.popleft())
+
+    def _look_at(self, tried: _Tried) -> None:
+        outcome = tried.outcome
         if outcome.is_good:
-            self.n_in_a_row, self._n_good = 0, self._n_good + 1
+            self.n_in_a_row, self._n_good, self._went_back = 0, self._n_good + 1, False
             return
         self.n_in_a_row += 1
-        most, step = self.trainer.args.max_bad_steps, self.trainer.optim_schedule.n_current_steps
         is_loss = not math.isfinite(float(outcome.loss))
         what = f"the loss is {float(outcome.loss):g}" if is_loss else f"the gradient's norm is {float(outcome.grad_norm):g}"
-        what = f"step {step}: {what}, the update is skipped: {self._where(batches, epoch)}{self._keep(batches, step)}"
-        self.said.append(what)
-        if self.n_in_a_row >= most:
-            raise self._error()
-        warnings.warn(what, stacklevel=2)
+        what = f"step {tried.step}: {what}, the update is skipped: {self._where(tried)}{self._keep(tried)}"
+        self._said = what
+        args = self.trainer.args
+        if self.n_in_a_row >= (1 if args.nan_policy == "raise" else args.max_bad_steps or _MOST_IN_A_ROW):
+            self._end()
+        else:
+            warnings.warn(what, stacklevel=4)
 
     def pass_ends(self) -> None:
         """See whether a short pass came to anything.
@@ -70,28 +103,41 @@ class BadSteps:
         Raises:
             TrainingError: It ended in bad steps, or had no good one.
         """
+        self.settle()
         n_good, self._n_good = self._n_good, 0
         if self.n_in_a_row > 1 or (self.n_in_a_row and not n_good):
-            raise self._error()
+            self._end()
 
-    def _error(self) -> TrainingError:
-        message = (
-            f"{self.said[-1]}; {self.n_in_a_row} in a row: lower the learning rate or lengthen the warm-up, or mend the lines"
-        )
-        return TrainingError(f"{message}, and go on from an earlier checkpoint [E-LOSS-NONFINITE]")
+    def state_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"n_in_a_row": self.n_in_a_row, "n_good": self._n_good, "went_back": self._went_back}
 
-    def _where(self, batches: Sequence[Mapping[str, Tensor]], epoch: int) -> str:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on watching."""
+        self.n_in_a_row, self._n_good = state["n_in_a_row"], state["n_good"]
+        self._went_back = state["went_back"]
+
+    def _end(self) -> None:
+        """End the run, or take the weights of its last checkpoint where that is asked for and there was a good step since."""
+        path, n = self.last_checkpoint, self.n_in_a_row
+        if self.trainer.args.nan_policy == "rollback" and path is not None and not self._went_back:
+            self.n_in_a_row, self._went_back = 0, True
+            take_weights(self.trainer, path)
+            warnings.warn(f"{self._said}; {n} in a row: went back to the weights of {path}; the data go on", stacklevel=5)
+            return
+        remedy = "lower the learning rate or lengthen the warm-up, or mend the lines, and go on from an earlier checkpoint"
+        raise TrainingError(f"{self._said}; {n} in a row: {remedy} [E-LOSS-NONFINITE]")
+
+    def _where(self, tried: _Tried) -> str:
         """The place of the batches in the pass, and the examples at fault."""
-        trainer = self.trainer
-        last = trainer.position.n_batches
-        numbers = range(last - len(batches), last)
-        names = f"pass {epoch}, batch {numbers[0]}" + (f" to {numbers[-1]}" if len(numbers) > 1 else "")
-        loader = trainer.train_data
+        numbers = range(tried.n_batches - len(tried.batches), tried.n_batches)
+        names = f"pass {tried.epoch}, batch {numbers[0]}" + (f" to {numbers[-1]}" if len(numbers) > 1 else "")
+        loader = self.trainer.train_data
         if not isinstance(loader, BatchLoader):
             return names
         places: list[int] = []
-        for number, batch in zip(numbers, batches, strict=True):
-            indices = loader.examples_of(epoch, number)
+        for number, batch in zip(numbers, tried.batches, strict=True):
+            indices = loader.examples_of(tried.epoch, number)
             rows = self._bad_rows(batch)
             by_row = _examples_by_row(batch)
             places += [indices[i] for row in rows for i in by_row[row]]
@@ -110,14 +156,15 @@ class BadSteps:
         set_random_state(before)
         return [row for row, loss in enumerate(losses) if not math.isfinite(loss)] or list(range(n_rows))
 
-    def _keep(self, batches: Sequence[Mapping[str, Tensor]], step: int) -> str:
+    def _keep(self, tried: _Tried) -> str:
         """Write the batches down, so that the step can be looked at again; says where."""
         folder = self.trainer.args.output_dir
         if folder is None:
             return ""
-        path = Path(folder) / f"bad-step-{step}.safetensors"
+        path = Path(folder) / f"bad-step-{tried.step}.safetensors"
+        values = {f"{i}.{name}": value for i, batch in enumerate(tried.batches) for name, value in batch.items()}
         with atomic_write(path) as file:
-            write_tensors(file, {f"{i}.{name}": value for i, batch in enumerate(batches) for name, value in batch.items()})
+            write_tensors(file, values)
         return f"; the batch is in {os.fspath(path)}"
 
 

@@ -3,8 +3,10 @@
 A callback is any object with methods of these names; each is called as `(args, state, control, ...)` with those of the
 keywords `trainer, model, optimizer, lr_scheduler, train_dataloader, eval_dataloader, logs, metrics` that it names:
 
-`on_train_begin, on_epoch_begin, on_step_begin, on_step_end, on_log, on_evaluate, on_save, on_epoch_end, on_train_end`, and
-`on_run_end`, which comes last however the run ended (`state.stopped_by`, and `state.message` where it failed).
+`on_init_end` (the run is prepared), `on_train_begin, on_epoch_begin, on_step_begin, on_substep_end` (one of several batches of
+a step), `on_pre_optimizer_step` (gradients are added up and clipped), `on_optimizer_step, on_step_end, on_log,
+on_prediction_step` (a batch is evaluated), `on_evaluate, on_save, on_epoch_end, on_train_end`, and `on_run_end`, which comes
+last however the run ended (`state.stopped_by`, and `state.message` where it failed).
 
 It steers by the flags of `control`. Where it has `state_dict()` and `load_state_dict(state)`, of plain values, it is saved too.
 """
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
     from .pretrain import BERTTrainer
 
 EVENTS = (
-    *("on_train_begin", "on_epoch_begin", "on_step_begin", "on_step_end", "on_log", "on_evaluate", "on_save"),
-    *("on_epoch_end", "on_train_end", "on_run_end"),
+    *("on_init_end", "on_train_begin", "on_epoch_begin", "on_step_begin", "on_substep_end", "on_pre_optimizer_step"),
+    *("on_optimizer_step", "on_step_end", "on_log", "on_prediction_step", "on_evaluate", "on_save", "on_epoch_end"),
+    *("on_train_end", "on_run_end"),
 )
 
 
@@ -48,6 +51,7 @@ class TrainerState:
     log_history: list[dict[str, float]] = field(default_factory=list)
     stopped_by: str = "plan"
     message: str | None = None
+    warnings: list[str] = field(default_factory=list)
     is_world_process_zero: bool = True
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,6 +62,7 @@ class TrainerState:
         """Take over saved values; the plan stays that of this run."""
         for name in ("epoch", "global_step", "num_input_tokens_seen", "log_history", *_BEST):
             setattr(self, name, values[name])
+        self.warnings[:0] = values.get("warnings", [])
 
 
 _BEST = ("best_metric", "best_global_step", "best_model_checkpoint")
@@ -102,6 +107,8 @@ class CallbackHandler:
                 kind = f"the class {callback.__name__}" if isinstance(callback, type) else type(callback).__name__
                 message = f"callbacks: {kind} has no event; give an object with a method such as on_log"
                 raise InputError(f"{message} [E-CALLBACK-EVENTS]")
+        found = {event: [getattr(callback, event, None) for callback in self.callbacks] for event in EVENTS}
+        self._methods = {event: [method for method in methods if callable(method)] for event, methods in found.items()}
 
     def call(self, event: str, *, logs: Mapping[str, float] | None = None, metrics: Mapping[str, Any] | None = None) -> None:
         """Call an event of every callback that has it.
@@ -109,7 +116,9 @@ class CallbackHandler:
         Raises:
             TrainingError: One raised an error; the message names it.
         """
-        trainer = self.trainer
+        trainer, methods = self.trainer, self._methods[event]
+        if not methods:
+            return
         things: dict[str, object] = {
             "trainer": trainer,
             "model": trainer.language_model,
@@ -122,13 +131,11 @@ class CallbackHandler:
             things["logs"] = logs
         if metrics is not None:
             things["metrics"] = metrics
-        for callback in self.callbacks:
-            method = getattr(callback, event, None)
-            if callable(method):
-                with _Named(f"{type(callback).__name__}.{event}"):
-                    changed = method(trainer.args, self.state, self.control, **_asked_for(method, things))
-                if isinstance(changed, TrainerControl):
-                    self.control = changed
+        for method in methods:
+            with _Named(method):
+                changed = method(trainer.args, self.state, self.control, **_asked_for(method, things))
+            if isinstance(changed, TrainerControl):
+                self.control = changed
 
     def state_dict(self) -> dict[str, Any]:
         """The states of those callbacks that have one, by number and class."""
@@ -234,8 +241,8 @@ class TensorBoardCallback:
 class _Named:
     """Says which callback an error came from."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, method: object) -> None:
+        self.name = f"{type(getattr(method, '__self__', method)).__name__}.{getattr(method, '__name__', '__call__')}"
 
     def __enter__(self) -> None:
         pass

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..errors import InputError, UserError
 from .callbacks import CallbackHandler, EarlyStoppingCallback, JsonlCallback, TensorBoardCallback, TrainerState
 from .measuring import EvaluationStoppedError, Measuring, as_held_out
+from .report import has_report
 from .reporting import ReportCallback
 from .saving import Saver
 from .signals import InterruptedRunError, Signals
@@ -20,6 +23,29 @@ if TYPE_CHECKING:
     from .pretrain import BERTTrainer
 
 _SAVE_STEPS = 500
+
+
+@contextmanager
+def collected(said: list[str]) -> Iterator[None]:
+    """Note each warning that is shown."""
+    show = warnings.showwarning
+
+    def note(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        said.append(str(message))
+        show(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = note
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
 
 
 class Run:
@@ -38,8 +64,7 @@ class Run:
         self.trainer, self.args, self.state = trainer, trainer.args, TrainerState()
         has_data = trainer.test_data is not None
         self.eval_strategy = self.args.eval_strategy or ("epoch" if has_data else "no")
-        chooses = self.args.load_best_model_at_end or self.args.early_stopping_patience is not None
-        if not has_data and (self.eval_strategy != "no" or chooses):
+        if not has_data and (self.eval_strategy != "no" or self.args.needs_evaluations):
             raise InputError("fit: evaluations are asked for without held-out data; give test_dataloader [E-TRAINER-NO-TEST]")
         built_in: list[object] = [JsonlCallback()]
         if self.args.logging_dir is not None:
@@ -55,6 +80,7 @@ class Run:
         self._last_outcome: Outcome | None = None
         self._real_tokens, self._seconds, self._first_step = 0.0, 0.0, 0
         self._checkpoint: str | None = None
+        self.handler.call("on_init_end")
 
     def fit(self) -> dict[str, Any]:
         """Carry it out; the last figures of training and evaluation, and how it ended.
@@ -67,7 +93,7 @@ class Run:
         self.state.message = "ended by an error nobody foresaw"
         self.saver.open()
         try:
-            with self.signals:
+            with self.signals, collected(self.state.warnings):
                 self._resume()
                 self._train()
             self.state.message = None
@@ -100,10 +126,6 @@ class Run:
             **as_held_out(self.measuring.eval_report),
         }
 
-    def step_begins(self) -> None:
-        """Tell the callbacks."""
-        self.handler.call("on_step_begin")
-
     def step_ended(self, epoch: int, n_batches: int | None, outcome: Outcome) -> None:
         """Log, evaluate and save where it is time to, and see whether the run is to end.
 
@@ -119,8 +141,7 @@ class Run:
         is_first = step == 1 and args.logging_first_step
         control.should_log = args.logging_strategy == "steps" and (step % args.logging_steps == 0 or is_first)
         every = args.eval_steps or args.logging_steps
-        is_late_enough = step > args.eval_delay or not args.eval_delay
-        control.should_evaluate = self.eval_strategy == "steps" and step % every == 0 and is_late_enough
+        control.should_evaluate = self.eval_strategy == "steps" and step % every == 0 and self._is_late_enough(step)
         control.should_save = args.save_strategy == "steps" and step % (args.save_steps or _SAVE_STEPS) == 0
         self.handler.call("on_step_end")
         self._act()
@@ -128,6 +149,9 @@ class Run:
             self._stop("max_minutes")
         if self.signals.received is not None:
             self._stop("signal")
+
+    def _is_late_enough(self, n: int) -> bool:
+        return n > self.args.eval_delay or not self.args.eval_delay
 
     def poll(self) -> None:
         """Within an evaluation: leave it when a signal has come."""
@@ -155,16 +179,14 @@ class Run:
             self.state.load(run["state"])
             self.handler.load_state_dict(run["callbacks"])
             self.measuring.load_state_dict(run["measuring"])
-        self.saver.resumed(self.state.global_step)
+        self.saver.resumed(path, self.state.global_step)
 
     def _train(self) -> None:
         trainer, args = self.trainer, self.args
         self.state.max_steps, self.state.num_train_epochs = trainer.max_steps or 0, args.num_train_epochs
         if trainer.is_done or trainer.position.epoch >= self._last_epoch:
-            plan = "max_steps" if args.max_steps else "num_train_epochs"
-            flag = plan if trainer.is_done or args.stop_after_epochs is None else "stop_after_epochs"
-            message = f"fit: the checkpoint has all that {flag} asks for; to train longer raise it"
-            raise InputError(f"{message} [E-RESUME-DONE]")
+            self._nothing_is_left()
+            return
         self._first_step, self._has_begun = self.state.global_step, True
         self.handler.call("on_train_begin")
         try:
@@ -188,6 +210,25 @@ class Run:
         if args.load_best_model_at_end:
             self.saver.load_best()
         self.handler.call("on_train_end")
+
+    def _nothing_is_left(self) -> None:
+        """End well where the last checkpoint of a folder has all: whoever starts runs again until they end sees an end.
+
+        Raises:
+            InputError: A checkpoint was named, to be trained further.
+        """
+        trainer, args = self.trainer, self.args
+        plan = "max_steps" if args.max_steps else "num_train_epochs"
+        flag = plan if trainer.is_done or args.stop_after_epochs is None else "stop_after_epochs"
+        message = f"the checkpoint has all that {flag} asks for; to train longer raise it"
+        if args.resume_from_checkpoint != "last" or self.saver.folder is None:
+            raise InputError(f"fit: {message} [E-RESUME-DONE]")
+        warnings.warn(f"{self.saver.path_now}: nothing is left to do: {message}", stacklevel=2)
+        self._checkpoint = self.saver.path_now
+        if args.load_best_model_at_end:
+            self.saver.load_best()
+        # A kill between the last checkpoint and the end of the run left no report.
+        self._has_begun = not has_report(self.saver.folder.path)
 
     def _interrupted(self, number: int) -> None:
         """Save, and end with the signal's exit status; what broke off within a step is not saved."""
@@ -218,8 +259,7 @@ class Run:
             return
         self.state.epoch = float(epoch + 1)
         control.should_log = args.logging_strategy == "epoch"
-        is_late_enough = epoch + 1 > args.eval_delay or not args.eval_delay
-        control.should_evaluate = self.eval_strategy == "epoch" and is_late_enough
+        control.should_evaluate = self.eval_strategy == "epoch" and self._is_late_enough(epoch + 1)
         control.should_save = args.save_strategy == "epoch"
         self.handler.call("on_epoch_end")
         if control.should_log:
@@ -236,6 +276,8 @@ class Run:
     def _act(self) -> None:
         """Do what the flags ask for, in this order, so that a checkpoint has the figures of its step."""
         control, began = self.handler.control, time.perf_counter()
+        if control.should_log or control.should_evaluate or control.should_save:
+            self.trainer.bad_steps.settle()
         if control.should_log:
             self._log()
         if control.should_evaluate:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import sys
 import time
+import warnings
 from collections.abc import Mapping
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
@@ -13,7 +15,7 @@ from tqdm import tqdm
 from ..errors import InputError
 from ..memory import peak_memory_bytes
 from .callbacks import CallbackHandler, TrainerState
-from .criterion import progress_line
+from .criterion import check_finite, progress_line
 from .objective import SUMS
 from .step import Outcome
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from .pretrain import BERTTrainer
 
 _BY_THE_CLOCK = ("tokens_per_second", "seconds", "earlier_tokens")
+# A spike: so much above the median of the last logs, in median deviations from it and as a share of it.
+_USUAL, _SPIKE_SPREADS, _SPIKE_SHARE = 10, 8.0, 0.1
 _LOGGED = ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy", "nsp_accuracy")
 
 
@@ -78,6 +82,7 @@ class Measuring:
         state.num_input_tokens_seen += int(report["real_tokens"])
         entry = {name: report[name] for name in _LOGGED}
         entry |= {"learning_rate": outcome.rate, "grad_norm": float(outcome.grad_norm)}
+        self._warn_of_a_spike(report["loss"])
         self._add({**entry, "tokens_per_second": report["real_tokens"] / seconds, **self._of_the_machine()})
         n_left = None if trainer.max_steps is None else trainer.max_steps - state.global_step
         where = f"step {state.global_step}" + (f"/{trainer.max_steps}" if trainer.max_steps else "")
@@ -117,6 +122,20 @@ class Measuring:
         self.evaluation_is_due = state["evaluation_is_due"]
         self.train_report, self.eval_report = state["train_report"], state["eval_report"]
 
+    def _warn_of_a_spike(self, loss: float) -> None:
+        """Say so where a log's loss is far above what the last ones went up and down."""
+        losses = [entry["loss"] for entry in self.state.log_history[-2 * _USUAL :] if "loss" in entry][-_USUAL:]
+        if len(losses) < _USUAL:
+            return
+        usual = median(losses)
+        spread = median(abs(each - usual) for each in losses)
+        most = usual + max(_SPIKE_SPREADS * spread, _SPIKE_SHARE * usual)
+        # One that lasts is said once.
+        if losses[-1] <= most < loss:
+            what = f"step {self.state.global_step}: the loss is {loss:.4f}, that of the last {_USUAL} logs {usual:.4f}"
+            remedy = "if it does not come down, go on from an earlier checkpoint with a lower rate or a longer warm-up"
+            warnings.warn(f"{what}: a spike; {remedy}", stacklevel=2)
+
     def _of_the_machine(self) -> dict[str, float]:
         """Time since this process began the run, and the most memory it has held."""
         memory = peak_memory_bytes(self.trainer.device)
@@ -140,6 +159,21 @@ class Measuring:
             # The best is nowhere else once training goes on.
             self.handler.control.should_save |= args.load_best_model_at_end
         self.trainer.optim_schedule.report_metric(value)
+
+
+def print_progress(trainer: BERTTrainer, epoch: int, n_batches: int | None, rate: float) -> None:
+    """One line on stderr of the pass so far, for `train` called by itself.
+
+    Raises:
+        TrainingError: The loss is no longer a finite number.
+    """
+    metrics = trainer.pass_metrics
+    assert metrics is not None
+    report = metrics.read()
+    check_finite(report["loss"], epoch, metrics)
+    n_left = None if trainer.max_steps is None else trainer.max_steps - trainer.optim_schedule.n_current_steps
+    where = f"EP_train:{epoch} batch {trainer.position.n_batches}" + (f"/{n_batches}" if n_batches else "")
+    tqdm.write(f"{where} {progress_line(report, rate, n_left)}", file=sys.stderr)
 
 
 def as_held_out(report: Mapping[str, float]) -> dict[str, float]:

@@ -36,13 +36,13 @@ class ScheduledOptim:
 
     The peak is each parameter group's own rate when this object is made. Step k, counted from 0, runs at `peak x (k + 1) / W`
     within the warm-up of W steps, and after it, in the linear schedule, at `peak x (T - k) / (T - W)` when the run's length of
-    T steps is known, else at the peak. For the others see `Plan.share`. A step left out has no number k: the rate stays. The
-    rate of the next step is always the one that stands in the optimiser.
+    T steps is known, else at the peak. For the others see `Plan.share`. A step that overflowed in float16 has no number k: the
+    rate stays. The rate of the next step is always the one that stands in the optimiser.
 
     Attributes:
         optimizer: The optimiser.
         n_current_steps: Steps done, those left out among them.
-        n_skipped_steps: Steps left out.
+        n_skipped_steps: Steps that a gradients' scaler left out.
         n_warmup_steps, n_total_steps: W and T.
         schedule: The schedule's name.
         schedule_settings: All its settings.
@@ -115,9 +115,9 @@ class ScheduledOptim:
         self._update_learning_rate()
 
     def skip(self) -> None:
-        """Count a step in which the parameters are not updated; the rate stays."""
+        """Count a step in which the parameters are not updated; the plan goes on."""
         self.n_current_steps += 1
-        self.n_skipped_steps += 1
+        self._update_learning_rate()
 
     def report_metric(self, value: float) -> bool:
         """Let `reduce_lr_on_plateau` lower the rates where the metric is no better; with other schedules nothing happens.

@@ -16,6 +16,7 @@ from .arguments import TrainingArguments
 from .loading import count_batches
 from .optim_schedule import ScheduledOptim
 from .optimizers import make_optimizer, parameter_groups
+from .schedules import PLATEAU
 
 DEFAULT_WARMUP_STEPS = 10_000
 
@@ -126,13 +127,16 @@ def build_schedule(
     max_steps: int | None,
 ) -> ScheduledOptim:
     """The schedule that the settings name, over this many steps."""
+    settings = dict(args.lr_scheduler_kwargs or {})
+    if args.lr_scheduler_type == PLATEAU:
+        settings.setdefault("mode", "max" if args.is_greater_better else "min")
     return ScheduledOptim(
         optimizer,
         0,
         _warmup_steps(args, train_dataloader, max_steps),
         n_total_steps=max_steps,
         schedule=args.lr_scheduler_type,
-        schedule_settings=args.lr_scheduler_kwargs,
+        schedule_settings=settings,
     )
 
 

@@ -21,9 +21,10 @@ from ..model import BERT, BERTLM
 from .arguments import TrainingArguments
 from .bad_steps import BadSteps
 from .checkpoint import save_checkpoint
-from .criterion import Metrics, PretrainingCriterion, check_finite, progress_line
+from .criterion import Metrics, PretrainingCriterion, check_finite
 from .fit import Run
 from .loading import Batches, Collator, Position, as_loader, count_batches
+from .measuring import print_progress
 from .objective import ParallelObjective, PretrainingObjective
 from .optim_schedule import ScheduledOptim
 from .plan import build_optimizer, build_schedule, choose_devices, count_steps, settle
@@ -247,6 +248,11 @@ class BERTTrainer:
         restore(self, path, allow_change=allow_change)
         return self.position.epoch
 
+    def tell(self, event: str) -> None:
+        """Call an event of the callbacks, while `fit` runs."""
+        if self._run is not None:
+            self._run.handler.call(event)
+
     @property
     def is_done(self) -> bool:
         """Whether the run has had its `max_steps`."""
@@ -283,8 +289,7 @@ class BERTTrainer:
         return self.is_done or (self._run is not None and self._run.is_to_stop)
 
     def _train_on(self, group: Sequence[Mapping[str, Tensor]], epoch: int, n_batches: int | None, metrics: Metrics) -> None:
-        if self._run is not None:
-            self._run.step_begins()
+        self.tell("on_step_begin")
         self.position.step_begins()
         outcome = self.step.train(group, metrics)
         self.position.batches_done(len(group))
@@ -292,8 +297,4 @@ class BERTTrainer:
         if self._run is not None:
             self._run.step_ended(epoch, n_batches, outcome)
         elif metrics.n_steps % self.log_freq == 0:
-            report = metrics.read()
-            check_finite(report["loss"], epoch, metrics)
-            n_left = None if self.max_steps is None else self.max_steps - self.optim_schedule.n_current_steps
-            where = f"EP_train:{epoch} batch {self.position.n_batches}" + (f"/{n_batches}" if n_batches else "")
-            tqdm.write(f"{where} {progress_line(report, outcome.rate, n_left)}", file=sys.stderr)
+            print_progress(self, epoch, n_batches, outcome.rate)

@@ -53,6 +53,11 @@ def write_report(folder: str | os.PathLike[str], report: Entry) -> str:
     return str(path)
 
 
+def has_report(folder: str | os.PathLike[str]) -> bool:
+    """Whether a run left its report in a folder."""
+    return (Path(folder) / JSON_NAME).exists() and (Path(folder) / PAGE_NAME).exists()
+
+
 def read_report(path: str | os.PathLike[str]) -> dict[str, object]:
     """Read what `write_report` wrote.
 

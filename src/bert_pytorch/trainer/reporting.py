@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
@@ -49,7 +49,17 @@ class ReportCallback:
     ) -> None:
         """See what the model fills in before."""
         if self.vocab is not None:
-            self._samples, self._before = self._fill_in(trainer)
+            earlier, (self._samples, before) = self._samples, self._fill_in(trainer)
+            # A run that goes on keeps what the untrained model said of the same texts.
+            self._before = self._before if earlier == self._samples else before
+
+    def state_dict(self) -> dict[str, list[Any]]:
+        """What the model filled in before the run began."""
+        return {"samples": self._samples, "before": self._before}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Keep that, in a run that goes on."""
+        self._samples, self._before = state["samples"], state["before"]
 
     def on_run_end(
         self,
@@ -82,7 +92,7 @@ class ReportCallback:
             "summary": dict(metrics),
             "log_history": state.log_history,
             "samples": samples,
-            "warnings": trainer.bad_steps.said,
+            "warnings": state.warnings,
         }
         try:
             write_report(args.output_dir or ".", report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, SaveError
@@ -68,9 +69,11 @@ class Saver:
             raise InputError(f"{folder.path}: {message} [E-CHECKPOINT-NONE]")
         return str(found)
 
-    def resumed(self, step: int) -> None:
-        """Note that the checkpoint of a step is there."""
-        self._saved_step = step
+    def resumed(self, path: str, step: int) -> None:
+        """Note which checkpoint the trainer stands at: one just saved, or gone on from, which may lie elsewhere."""
+        is_here = self.folder is not None and Path(path).resolve() == self.folder.checkpoint(step).resolve()
+        self._saved_step = step if is_here else None
+        self.trainer.bad_steps.last_checkpoint = Path(path)
 
     @property
     def path_now(self) -> str | None:
@@ -105,7 +108,7 @@ class Saver:
                 raise
             warnings.warn(f"{error}; training goes on", stacklevel=2)
             return None
-        self._saved_step = step
+        self.resumed(str(path), step)
         return str(path)
 
     def save_file(self, epoch: int, run: Mapping[str, Any]) -> str | None:
@@ -125,9 +128,9 @@ class Saver:
     def load_best(self) -> None:
         """Take the weights of the best evaluation; where its checkpoint could not be saved, a warning says so."""
         name = self.state.best_model_checkpoint
-        if self.folder is None or name is None:
+        if self.folder is None or name is None or not (self.folder.path / name).exists():
             warnings.warn(
-                "load_best_model_at_end: no checkpoint of the best evaluation was saved; the last stays", stacklevel=2
+                "load_best_model_at_end: no checkpoint of the best evaluation is there; the last weights stay", stacklevel=2
             )
             return
         path = self.folder.path / name

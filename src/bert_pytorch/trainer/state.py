@@ -25,6 +25,7 @@ _STAND_IN_THE_SCHEDULE = {"num_train_epochs", "max_steps", "warmup_steps", "warm
 
 def collect(trainer: BERTTrainer, epoch: int | None = None) -> dict[str, Any]:
     """The state, as a nest of plain values and tensors; outside a pass that behind pass `epoch`, where given."""
+    trainer.bad_steps.settle()
     metrics = trainer.pass_metrics if trainer.position.is_within_pass else None
     return {
         "library_version": __version__,
@@ -36,6 +37,7 @@ def collect(trainer: BERTTrainer, epoch: int | None = None) -> dict[str, Any]:
         **trainer.position.state_dict(epoch),
         "pass_sums": None if metrics is None else [metrics.sums, metrics.n_steps],
         "n_parts": trainer.step.n_parts,
+        "bad_steps": trainer.bad_steps.state_dict(),
         "n_threads": torch.get_num_threads(),
         "settings": trainer.settings,
         "arguments": trainer.args.to_dict(),
@@ -67,8 +69,20 @@ def restore(trainer: BERTTrainer, path: str | os.PathLike[str], *, allow_change:
     trainer.update.load_state_dict(state.get("scaler", {}))
     trainer.position.load_state_dict(state)
     trainer.step.n_parts = state.get("n_parts", 1)
+    if "bad_steps" in state:
+        trainer.bad_steps.load_state_dict(state["bad_steps"])
     trainer.metrics_to_go_on_from = state.get("pass_sums")
     return state
+
+
+def take_weights(trainer: BERTTrainer, path: str | os.PathLike[str]) -> None:
+    """Go back to the weights, the optimiser and the scale of a checkpoint; all else goes on."""
+    state = load_checkpoint(path)
+    load_weights(path, trainer.language_model, state["model"])
+    load_optimizer(trainer.optim, state["optimizer"])
+    trainer.update.load_state_dict(state.get("scaler", {}))
+    # The rates of the next step are those of where the plan is, not of the checkpoint.
+    trainer.optim_schedule.load_state_dict(trainer.optim_schedule.state_dict())
 
 
 def differences(state: dict[str, Any], trainer: BERTTrainer) -> tuple[list[str], list[str]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..errors import is_out_of_memory
+from ..errors import InputError, is_out_of_memory
 from ..model.bert import starts_of
 from .batch import prepare_batch
 from .criterion import Metrics, PretrainingCriterion
@@ -40,6 +40,25 @@ class EvalPrediction(NamedTuple):
 ComputeMetrics = Callable[[EvalPrediction], Mapping[str, float]]
 
 
+class Verdict:
+    """Whether a step was good. A GPU knows when it has done the step; only who asks waits for it."""
+
+    def __init__(self, is_good: Tensor) -> None:
+        """Begin to copy the answer `[]`."""
+        self._is_good, self._copied = is_good, None
+        if is_good.is_cuda:
+            self._is_good = torch.empty((), dtype=torch.bool, pin_memory=True)
+            self._is_good.copy_(is_good, non_blocking=True)
+            self._copied = torch.cuda.Event()
+            self._copied.record()
+
+    def __bool__(self) -> bool:
+        """The answer."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return bool(self._is_good)
+
+
 class Outcome(NamedTuple):
     """What a step did."""
 
@@ -49,7 +68,7 @@ class Outcome(NamedTuple):
     """Before clipping, `[]`."""
     rate: float
     """The learning rate it was taken at."""
-    is_good: bool
+    is_good: Verdict
     """Whether the weights were updated."""
 
 
@@ -58,12 +77,22 @@ class Step:
 
     Attributes:
         n_parts: In how many parts each batch is computed; more than 1 once memory was short.
+        is_deferred: Whether bad steps are left out on the device and told of later, so that no step waits for another.
     """
 
     def __init__(self, trainer: BERTTrainer, compute_loss: ComputeLoss | None, compute_metrics: ComputeMetrics | None) -> None:
-        """Step this trainer."""
+        """Step this trainer.
+
+        Raises:
+            InputError: Label smoothing is asked for beside a loss that would not know of it.
+        """
+        if compute_loss is not None and trainer.args.label_smoothing_factor:
+            message = "label_smoothing_factor has no effect on a compute_loss; smooth there, and leave it out"
+            raise InputError(f"BERTTrainer: {message} [E-SETTING-CONFLICT]")
         self.trainer, self.compute_loss, self.compute_metrics = trainer, compute_loss, compute_metrics
         self.n_parts = 1
+        is_fused, is_simple = bool(trainer.optim.defaults.get("fused")), trainer.args.nan_policy == "skip"
+        self.is_deferred = trainer.device.type == "cuda" and is_fused and is_simple and not trainer.update.is_scaled
         self._predictions: list[EvalPrediction] = []
 
     def evaluate(self, batch: Mapping[str, Tensor], metrics: Metrics) -> None:
@@ -72,6 +101,7 @@ class Step:
         targets = targets_of(prepared)
         metrics.add(self._sums(prepared, len(targets)), targets)
         metrics.n_steps += 1
+        self.trainer.tell("on_prediction_step")
         if self.compute_metrics is not None:
             model, (_, places) = self.trainer.language_model, prepared["places"]
             with self.trainer.update.autocast():
@@ -124,6 +154,8 @@ class Step:
         trainer.optim_schedule.zero_grad()
         measured = []
         for batch, targets_M in zip(prepared, targets, strict=True):
+            if measured:
+                trainer.tell("on_substep_end")
             sums = self._sums(batch, n_targets)
             trainer.update.backward(sums, n_targets, n_answers)
             measured.append((sums.detach(), targets_M))
@@ -144,16 +176,22 @@ class Step:
         rate = trainer.optim.param_groups[0]["lr"]
         norm = trainer.update.clip(trainer.optim_schedule, trainer.language_model.parameters(), trainer.max_grad_norm)
         losses = torch.stack([sums[:, _LOSSES].sum() for sums, _ in measured]).sum()
-        # Asked for at once: on a GPU this waits for the step, as does a scaler's own look at the gradients.
-        is_good = bool(torch.isfinite(losses)) and (trainer.update.is_scaled or bool(torch.isfinite(norm)))
-        if is_good:
+        is_good = torch.isfinite(losses) if trainer.update.is_scaled else torch.isfinite(losses) & torch.isfinite(norm)
+        verdict = Verdict(is_good)
+        trainer.tell("on_pre_optimizer_step")
+        if self.is_deferred:
+            trainer.update.step(trainer.optim_schedule, is_good)
+            for sums, targets in measured:
+                metrics.add(sums.where(is_good, 0.0), targets)
+        elif verdict:
             trainer.update.step(trainer.optim_schedule)
             for sums, targets in measured:
                 metrics.add(sums, targets)
         else:
             trainer.optim_schedule.skip()
+        trainer.tell("on_optimizer_step")
         metrics.n_steps += 1
-        return Outcome(losses, norm, rate, is_good)
+        return Outcome(losses, norm, rate, verdict)
 
 
 def targets_of(prepared: Mapping[str, Any]) -> Tensor:

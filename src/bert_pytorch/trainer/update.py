@@ -68,8 +68,16 @@ class Update:
         self.scaler.unscale_(optim_schedule.optimizer)
         return nn.utils.clip_grad_norm_(parameters, math.inf if max_grad_norm is None else max_grad_norm)
 
-    def step(self, optim_schedule: ScheduledOptim) -> None:
-        """Move the parameters, and set the rate of the next step."""
+    def step(self, optim_schedule: ScheduledOptim, is_good: Tensor | None = None) -> None:
+        """Move the parameters, and set the rate of the next step.
+
+        Args:
+            optim_schedule: Steps the optimiser.
+            is_good: `[]`, of a fused optimiser: nothing moves where it is false, which only the device needs to know.
+        """
+        if is_good is not None:
+            # What torch's GradScaler tells its fused optimisers.
+            vars(optim_schedule.optimizer)["found_inf"] = (~is_good).float()
         optim_schedule.step_and_update_lr(self.scaler)
 
     def state_dict(self) -> dict[str, Any]:
