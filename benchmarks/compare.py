@@ -13,8 +13,7 @@ hidden words of the held-out pairs (`learning.py` says how). `--output PREFIX` w
 matplotlib is installed, a picture PREFIX.png; runs that learn are written one by one, and a call with the same PREFIX goes on
 with those that are missing. The last line is JSON.
 
-With `--parts N` ours takes a step's batch in N parts, one after the other (`--gradient_accumulation_steps N`): the same step in
-less memory.
+With `--tokens_per_part N` ours computes a step's batch in parts of so many tokens: the same step in less memory.
 
 FOLDER holds the package `bert_pytorch` 0.0.1a4 (`pip install --no-deps --target FOLDER bert-pytorch==0.0.1a4`); `transformers`
 and `accelerate` are taken from this environment. A side that is missing is left out, and said.
@@ -78,10 +77,10 @@ SIZES = {
 class Watch:
     """Batches of a loader, until enough was measured; what was trained on since the warm-up."""
 
-    def __init__(self, batches: Iterable[Mapping[str, Any]], seconds: float, parts: int = 1) -> None:
-        """Begin with nothing done, of steps that take so many batches."""
-        self.batches, self.seconds, self.parts = batches, seconds, parts
-        self.batches_done = self.steps = self.tokens = self.targets = self.pairs = self.squares = 0
+    def __init__(self, batches: Iterable[Mapping[str, Any]], seconds: float) -> None:
+        """Begin with nothing done."""
+        self.batches, self.seconds = batches, seconds
+        self.steps = self.tokens = self.targets = self.pairs = self.squares = 0
         self.began = self.ended = 0.0
         self.layer_weights = 0
 
@@ -99,10 +98,9 @@ class Watch:
 
     def step_done(self, inputs: Tensor, labels: Tensor) -> bool:
         """Count a batch that was trained; whether that is enough."""
-        self.batches_done += 1
+        self.steps += 1
         now = time.perf_counter()
-        self.steps, within = divmod(self.batches_done, self.parts)
-        if self.steps < WARM_UP_STEPS or (self.steps == WARM_UP_STEPS and not within):
+        if self.steps <= WARM_UP_STEPS:
             self.began = now
             return False
         sizes = (inputs != 0).sum(1)
@@ -111,7 +109,7 @@ class Watch:
         self.targets += int((labels > 0).sum())
         self.pairs += len(sizes)
         self.ended = now
-        return not within and self.steps >= WARM_UP_STEPS + LEAST_STEPS and now - self.began > self.seconds
+        return self.steps >= WARM_UP_STEPS + LEAST_STEPS and now - self.began > self.seconds
 
     def report(self, size: Size) -> dict[str, float]:
         """Speed and work."""
@@ -131,8 +129,8 @@ def vocabulary(folder: Path) -> list[str]:
     return (folder / "vocab.txt").read_text(encoding="utf-8").split("\n")[:-1]
 
 
-def train_ours(folder: Path, size: Size, seconds: float, recipe: str, parts: int) -> Watch:
-    """As `bert --group_by_length` does it, or as it does with the recipe; a step's batch in parts."""
+def train_ours(folder: Path, size: Size, seconds: float, recipe: str, tokens_per_part: str) -> Watch:
+    """As `bert --group_by_length` does it, or as it does with the recipe."""
     sys.path.insert(0, str(SOURCE))
     from bert_pytorch.assembly import make_loaders, make_trainer
     from bert_pytorch.cli import bert_parser
@@ -141,12 +139,12 @@ def train_ours(folder: Path, size: Size, seconds: float, recipe: str, parts: int
 
     words = f"-c {folder}/corpus.txt -v {folder}/vocab.txt -o {folder}/ours.model --log_freq 1000000"
     sizes = f"-hs {size.hidden} -l {size.layers} -a {size.heads} -s {size.seq_len}"
-    sizes += f" -b {size.batch_size // parts} --gradient_accumulation_steps {parts}"
+    sizes += f" -b {size.batch_size}" + (f" --tokens_per_part {tokens_per_part}" if tokens_per_part else "")
     way = f"--config {recipe}" if recipe else "--group_by_length"
     args = bert_parser().parse(f"{words} {sizes} {way}".split())
     vocab = Vocab.load_vocab(args.vocab_path)
     dataset, _ = open_datasets(args, vocab)
-    watch = Watch(make_loaders(args, dataset, None, args.device != "cpu")[0], seconds, parts)
+    watch = Watch(make_loaders(args, dataset, None, args.device != "cpu")[0], seconds)
     trainer = make_trainer(args, vocab, watch, None, True, 1 << 20, dataset)
     watch.layer_weights = sum(value.numel() for value in trainer.bert.transformer_blocks[0].parameters() if value.dim() == 2)
     trainer.train(0)
@@ -247,11 +245,11 @@ def train_transformers(folder: Path, size: Size, seconds: float, best: bool) -> 
     return watch
 
 
-def measure(side: str, folder: Path, size: Size, seconds: float, recipe: str, parts: int) -> dict[str, float]:
+def measure(side: str, folder: Path, size: Size, seconds: float, recipe: str, tokens_per_part: str) -> dict[str, float]:
     """One side in this process."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         if side.startswith("ours"):
-            watch = train_ours(folder, size, seconds, recipe if side == "ours-recipe" else "", parts)
+            watch = train_ours(folder, size, seconds, recipe if side == "ours-recipe" else "", tokens_per_part)
         elif side == "bert-pytorch":
             watch = train_ancestor(folder, size, seconds)
         else:
@@ -335,7 +333,7 @@ def compare(args: argparse.Namespace, folder: Path) -> dict[str, object]:
     for number in range(args.rounds):
         rates.append(run_apart(["--matmul", "2"], None)["flops"])
         for side in sides:
-            words = ["--measure", side, str(folder), args.size, str(args.seconds), args.recipe, str(args.parts)]
+            words = ["--measure", side, str(folder), args.size, str(args.seconds), args.recipe, str(args.tokens_per_part or "")]
             runs[side].append(run_apart(words, args.ancestor))
         speeds = ", ".join(f"{side} {runs[side][-1]['tokens_per_second']:.0f}" for side in sides)
         print(f"round {number}: {speeds} tokens/s; matrix product {rates[-1] / 1e9:.0f} GFLOP/s", file=sys.stderr, flush=True)
@@ -351,7 +349,7 @@ def compare(args: argparse.Namespace, folder: Path) -> dict[str, object]:
         "matmul_flops": statistics.median(rates),
         "peak_memory_bytes": {side: max(run["peak_memory_bytes"] for run in runs[side]) for side in sides},
         "rounds": args.rounds,
-        "parts": args.parts,
+        "tokens_per_part": args.tokens_per_part,
     }
 
 
@@ -453,8 +451,8 @@ def main() -> int:
         print(json.dumps(measure_matmul(float(sys.argv[2]))))
         return 0
     if sys.argv[1:2] == ["--measure"]:
-        side, folder, size, seconds, recipe, parts = sys.argv[2:]
-        print(json.dumps(measure(side, Path(folder), SIZES[size], float(seconds), recipe, int(parts))))
+        side, folder, size, seconds, recipe, most = sys.argv[2:]
+        print(json.dumps(measure(side, Path(folder), SIZES[size], float(seconds), recipe, most)))
         return 0
     if sys.argv[1:2] == ["--learn"]:
         import learning
@@ -473,7 +471,7 @@ def main() -> int:
     add("--recipe", default=str(RECIPE), metavar="FILE", help="of ours-recipe (the shipped one)")
     add("--rounds", type=int, default=5, help="rounds (5)")
     add("--seconds", type=float, default=20, help="seconds a measurement (20)")
-    add("--parts", type=int, default=1, help="parts that ours takes a step's batch in (1)")
+    add("--tokens_per_part", type=int, metavar="N", help="tokens that ours computes at once (all of a step's)")
     add("--minutes", type=float, nargs="+", metavar="N", help="learn so long each, instead of measuring speed")
     add("--valid", metavar="FILE", help="pairs held out, for --minutes")
     add("--seeds", type=int, nargs="+", default=[0, 1, 2], metavar="N", help="runs a side, for --minutes (0 1 2)")

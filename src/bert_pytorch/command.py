@@ -101,7 +101,7 @@ def run(parser: Parser, work: Callable[[argparse.Namespace], dict[str, object]],
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        failure = "out of memory; halve --batch_size, then --seq_len, then --hidden [E-MEMORY]"
+        failure = "out of memory; lower --tokens_per_part, then --seq_len, then --hidden [E-MEMORY]"
     finally:
         # Stdout ends with JSON whatever happens; an error nobody foresaw keeps its traceback besides.
         if failure is not None:

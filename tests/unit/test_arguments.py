@@ -24,7 +24,7 @@ DIFFERENT = {
 REMOVED_THERE = {"warmup_ratio", "logging_dir"}
 OWN = {
     *("output_path", "stop_after_epochs", "max_minutes", "on_save_error", "allow_change", "nan_policy", "max_bad_steps"),
-    *("early_stopping_patience", "early_stopping_threshold", "float32_matmul_precision"),
+    *("early_stopping_patience", "early_stopping_threshold", "float32_matmul_precision", "tokens_per_part"),
 }
 CONFLICTS = [
     {"bf16": True, "fp16": True},

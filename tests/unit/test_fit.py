@@ -168,8 +168,8 @@ def test_the_best_stays_the_last_two_stay_and_the_best_comes_back(tmp_path):
 
 
 def test_a_run_stops_early_when_evaluations_are_no_better(tmp_path):
-    trainer = start(tmp_path, max_steps=50, learning_rate=1e-12, eval_strategy="steps", eval_steps=1, early_stopping_patience=3)
-    trainer.args.__dict__["early_stopping_threshold"] = 1e-3
+    plan = {"max_steps": 50, "learning_rate": 1e-12, "eval_strategy": "steps", "eval_steps": 1}
+    trainer = start(tmp_path, early_stopping_patience=3, early_stopping_threshold=1e-3, **plan)
     assert trainer.fit()["stopped_by"] == "early_stopping"
     assert trainer.optim_schedule.n_current_steps == 4
 

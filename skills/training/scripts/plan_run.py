@@ -187,9 +187,7 @@ def advise(args: argparse.Namespace, memory: Memory, n_parameters: int, n_rows: 
         if not args.gradient_checkpointing:
             advice.append("--gradient_checkpointing: less memory a row for a third more work")
         if largest:
-            n_together = -(-n_rows // largest) * args.gradient_accumulation_steps
-            smaller = f"--tokens_per_batch {largest * args.seq_len}" if args.tokens_per_batch else f"-b {largest}"
-            advice.append(f"{smaller} --gradient_accumulation_steps {n_together}: at least as much a step, in parts that fit")
+            advice.append(f"--tokens_per_part {largest * args.seq_len}: the same steps, computed in parts that fit")
         else:
             needs = BYTES_PER_PARAMETER * n_parameters / GIB
             advice.append(f"not one row fits; weights and AdamW alone take {needs:.1f} GiB: lower -hs, -l or the vocabulary")

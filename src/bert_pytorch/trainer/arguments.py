@@ -51,6 +51,7 @@ class TrainingArguments:
     per_device_train_batch_size: int | None = _of(None, FROM_1, "examples a batch, where a dataset is given", changes=True)
     per_device_eval_batch_size: int | None = _of(None, FROM_1, "examples an evaluation batch")
     gradient_accumulation_steps: int = _of(1, FROM_1, "batches a step", changes=True)
+    tokens_per_part: int | None = _of(None, FROM_1, "most tokens computed at once: a batch is done in parts, the same step")
     learning_rate: float = _of(1e-4, ABOVE_0, "peak learning rate", changes=True)
     lr_scheduler_type: str = _of("linear", "", "what the rate does after the warm-up", changes=True)
     lr_scheduler_kwargs: Mapping[str, float | int | str] | None = _of(None, "", "settings of the schedule", changes=True)

@@ -151,7 +151,7 @@ class Run:
             self._stop("signal")
 
     def _is_late_enough(self, n: int) -> bool:
-        return n > self.args.eval_delay or not self.args.eval_delay
+        return n >= self.args.eval_delay
 
     def poll(self) -> None:
         """Within an evaluation: leave it when a signal has come."""

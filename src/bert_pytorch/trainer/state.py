@@ -37,6 +37,7 @@ def collect(trainer: BERTTrainer, epoch: int | None = None) -> dict[str, Any]:
         **trainer.position.state_dict(epoch),
         "pass_sums": None if metrics is None else [metrics.sums, metrics.n_steps],
         "n_parts": trainer.step.n_parts,
+        "n_eval_parts": trainer.step.n_eval_parts,
         "bad_steps": trainer.bad_steps.state_dict(),
         "n_threads": torch.get_num_threads(),
         "settings": trainer.settings,
@@ -68,7 +69,7 @@ def restore(trainer: BERTTrainer, path: str | os.PathLike[str], *, allow_change:
     trainer.optim_schedule.load_state_dict(state["schedule"])
     trainer.update.load_state_dict(state.get("scaler", {}))
     trainer.position.load_state_dict(state)
-    trainer.step.n_parts = state.get("n_parts", 1)
+    trainer.step.n_parts, trainer.step.n_eval_parts = state.get("n_parts", 1), state.get("n_eval_parts", 1)
     if "bad_steps" in state:
         trainer.bad_steps.load_state_dict(state["bad_steps"])
     trainer.metrics_to_go_on_from = state.get("pass_sums")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -76,7 +77,7 @@ class Step:
     """Takes the steps of a trainer.
 
     Attributes:
-        n_parts: In how many parts each batch is computed; more than 1 once memory was short.
+        n_parts, n_eval_parts: In how many parts each batch is trained on and evaluated; more than 1 once memory was short.
         is_deferred: Whether bad steps are left out on the device and told of later, so that no step waits for another.
     """
 
@@ -90,24 +91,44 @@ class Step:
             message = "label_smoothing_factor has no effect on a compute_loss; smooth there, and leave it out"
             raise InputError(f"BERTTrainer: {message} [E-SETTING-CONFLICT]")
         self.trainer, self.compute_loss, self.compute_metrics = trainer, compute_loss, compute_metrics
-        self.n_parts = 1
+        self.n_parts = self.n_eval_parts = 1
         is_fused, is_simple = bool(trainer.optim.defaults.get("fused")), trainer.args.nan_policy == "skip"
         self.is_deferred = trainer.device.type == "cuda" and is_fused and is_simple and not trainer.update.is_scaled
         self._predictions: list[EvalPrediction] = []
 
     def evaluate(self, batch: Mapping[str, Tensor], metrics: Metrics) -> None:
-        """Measure a batch."""
-        prepared = prepare_batch(batch, self.trainer.bert.vocab_size, self.trainer.device)
-        targets = targets_of(prepared)
-        metrics.add(self._sums(prepared, len(targets)), targets)
+        """Measure a batch, in parts where memory is short."""
+        waiting = deque(self._parts(batch, self.n_eval_parts))
+        while waiting:
+            try:
+                sums, targets, predictions = self._measure(waiting[0])
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error) or len(waiting[0]["bert_input"]) < 2:
+                    raise
+                self.n_eval_parts *= 2
+            else:
+                waiting.popleft()
+                metrics.add(sums, targets)
+                if predictions is not None:
+                    self._predictions.append(predictions)
+                continue
+            self._memory_was_short(f"each batch is evaluated in {self.n_eval_parts} parts; the figures stay what they are")
+            waiting.extendleft(reversed(split(waiting.popleft(), 2)))
         metrics.n_steps += 1
         self.trainer.tell("on_prediction_step")
-        if self.compute_metrics is not None:
-            model, (_, places) = self.trainer.language_model, prepared["places"]
-            with self.trainer.update.autocast():
-                vectors = model.bert(prepared["bert_input"], prepared["segment_label"], prepared.get("example"), places)
-                predicted = model.mask_lm.predict(vectors)
-            self._predictions.append(EvalPrediction(predicted.cpu(), targets.cpu()))
+
+    def _measure(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, EvalPrediction | None]:
+        """The sums of a batch, its targets, and what is predicted for them where someone asks."""
+        prepared = prepare_batch(batch, self.trainer.bert.vocab_size, self.trainer.device)
+        targets = targets_of(prepared)
+        sums = self._sums(prepared, len(targets))
+        if self.compute_metrics is None:
+            return sums, targets, None
+        model, (_, places) = self.trainer.language_model, prepared["places"]
+        with self.trainer.update.autocast():
+            vectors = model.bert(prepared["bert_input"], prepared["segment_label"], prepared.get("example"), places)
+            predicted = model.mask_lm.predict(vectors)
+        return sums, targets, EvalPrediction(predicted.cpu(), targets.cpu())
 
     def own_metrics(self) -> dict[str, float]:
         """What `compute_metrics` makes of the batches evaluated since it was last asked."""
@@ -131,19 +152,27 @@ class Step:
         random = random_state()
         while True:
             try:
-                measured = self._add_gradients([part for batch in batches for part in split(batch, self.n_parts)])
+                measured = self._add_gradients([part for batch in batches for part in self._parts(batch, self.n_parts)])
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error) or self.n_parts >= max(len(batch["bert_input"]) for batch in batches):
                     raise
                 self.n_parts *= 2
             else:
                 return self._update(measured, metrics)
-            # Here the failed try holds no tensor any more.
             set_random_state(random)
-            if self.trainer.device.type == "cuda":
-                torch.cuda.empty_cache()
-            message = f"out of memory: from here on each batch is computed in {self.n_parts} parts; a step stays what it is"
-            warnings.warn(message, stacklevel=2)
+            self._memory_was_short(f"each batch is computed in {self.n_parts} parts; a step stays what it is")
+
+    def _parts(self, batch: Mapping[str, Tensor], n_parts: int) -> list[Mapping[str, Tensor]]:
+        """A batch in so many parts, or in as many as `tokens_per_part` asks for."""
+        most = self.trainer.args.tokens_per_part
+        n_needed = 1 if most is None else math.ceil(batch["bert_input"].numel() / most)
+        return split(batch, max(n_parts, n_needed))
+
+    def _memory_was_short(self, what: str) -> None:
+        """Say what follows; called where the failed try holds no tensor any more."""
+        if self.trainer.device.type == "cuda":
+            torch.cuda.empty_cache()
+        warnings.warn(f"out of memory: from here on {what}", stacklevel=3)
 
     def _add_gradients(self, batches: Sequence[Mapping[str, Tensor]]) -> list[tuple[Tensor, Tensor]]:
         trainer = self.trainer
