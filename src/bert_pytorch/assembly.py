@@ -65,17 +65,21 @@ def make_loaders(
 ) -> tuple[BatchLoader, BatchLoader | None]:
     """The batches to train on, and those to evaluate on."""
     from .dataset.loader import BatchLoader
+    from .trainer.distributed import current
 
     n_workers = args.num_workers
     if n_workers is None:
         n_workers = min(5, max(0, (os.cpu_count() or 1) - 1)) if with_cuda else 0
+    world = current()
     shape = {name: getattr(args, name) for name in _BATCH_SETTINGS}
-    train_data = BatchLoader(dataset, args.batch_size, n_workers, shuffle=True, pin_memory=with_cuda, **shape)
+    if shape["tokens_per_batch"] is not None:
+        shape["tokens_per_batch"] *= world.size
+    common = {"pin_memory": with_cuda, "rank": world.rank, "n_ranks": world.size, **shape}
+    train_data = BatchLoader(dataset, args.batch_size * world.size, n_workers, shuffle=True, **common)
     if test_dataset is None:
         return train_data, None
-    return train_data, BatchLoader(
-        test_dataset, args.per_device_eval_batch_size or args.batch_size, n_workers, pin_memory=with_cuda, **shape
-    )
+    n = args.per_device_eval_batch_size or args.batch_size
+    return train_data, BatchLoader(test_dataset, n * world.size, n_workers, **common)
 
 
 def plan_steps(args: argparse.Namespace, train_data: BatchLoader) -> int:
@@ -116,8 +120,9 @@ def make_trainer(
 ) -> BERTTrainer:
     """A trainer around a new model; what it trains on comes from `dataset`, where it is to know that."""
     from .trainer import BERTTrainer
+    from .trainer.distributed import current
 
-    facts = {} if dataset is None else {"pairs": len(dataset)}
+    facts, world = {} if dataset is None else {"pairs": len(dataset)}, current()
     return BERTTrainer(
         make_bert(args, vocab),
         len(vocab),
@@ -129,6 +134,8 @@ def make_trainer(
         word_counts=None if dataset is None else dataset.word_counts,
         settings={
             **{name: getattr(args, name) for name in _KEPT_SETTINGS},
+            "batch_size": args.batch_size * world.size,
+            "tokens_per_batch": args.tokens_per_batch and args.tokens_per_batch * world.size,
             **facts,
             "vocab_sha256": vocab.fingerprint,
         },

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from .errors import UnavailableError, UserError, is_out_of_memory
+from .launch import n_processes, rank
 
 INSTALL_HINT = "python -m pip install torch tqdm pyyaml"
 
@@ -116,8 +117,9 @@ def say(args: argparse.Namespace, line: str) -> None:
 
 
 def print_json(report: dict[str, object]) -> None:
-    """Print one line of JSON on stdout, in ASCII, with null for numbers that are not finite."""
-    _write(json.dumps({key: _plain(value) for key, value in report.items()}, allow_nan=False))
+    """Print one line of JSON on stdout, in ASCII, with null for numbers that are not finite; one process of several does."""
+    if rank() == 0:
+        _write(json.dumps({key: _plain(value) for key, value in report.items()}, allow_nan=False))
 
 
 def _write(line: str) -> None:
@@ -196,9 +198,11 @@ def _plain(value: object) -> object:
 
 
 def _print_failure(prog: str, message: str) -> None:
-    print(f"{prog}: {message}", file=sys.stderr)
+    where = f"rank {rank()}: " if n_processes() > 1 else ""
+    print(f"{prog}: {where}{message}", file=sys.stderr, flush=True)
     print_json({"ok": False, "error": message, "code": UserError(message).code})
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    print(f"warning: {message}", file=sys.stderr)
+    if rank() == 0:
+        print(f"warning: {message}", file=sys.stderr)

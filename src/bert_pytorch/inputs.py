@@ -9,6 +9,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from .errors import UsageError
+from .launch import rank
 
 if TYPE_CHECKING:
     from .dataset import BERTDataset
@@ -83,5 +84,6 @@ def _open_dataset(args: argparse.Namespace, vocab: Vocab, path: str, corpus_line
     unit = "words" if isinstance(vocab, WordVocab) else "pieces"
     facts = f"{path}: {len(dataset)} {kind}, {dataset.n_words} {unit}"
     counted = f"{dataset.n_skipped} bad lines left out, {dataset.n_trimmed} {kind} trimmed to {dataset.seq_len} tokens"
-    print(f"{facts}, {dataset.n_unknown / dataset.n_words:.1%} of them <unk>, {counted}", file=sys.stderr)
+    if rank() == 0:
+        print(f"{facts}, {dataset.n_unknown / dataset.n_words:.1%} of them <unk>, {counted}", file=sys.stderr)
     return dataset

@@ -88,6 +88,7 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
 
     from .dataset.vocab import Vocab
     from .trainer.checkpoint import find_last
+    from .trainer.distributed import start, stop
     from .trainer.reporting import ReportCallback
 
     began = time.perf_counter()
@@ -98,7 +99,9 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
         args.resume_from_checkpoint = find_last(str(prefix))
     check_writable(os.path.join(str(folder), "log.jsonl") if prefix is None else prefix)
     vocab = Vocab.load_vocab(args.vocab_path)
-    dataset, test_dataset = open_datasets(args, vocab)
+    world = start(with_cuda, args.ddp_timeout)
+    with world.main_first():
+        dataset, test_dataset = open_datasets(args, vocab)
     share_seen = None if test_dataset is None else test_dataset.encoded.share_in(dataset.encoded)
     if share_seen is not None and share_seen > _LARGE_SHARE_SEEN:
         message = f"{share_seen:.0%} of its lines stand in {args.train_dataset} too: the held-out loss measures memory"
@@ -118,6 +121,7 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
     }
     trainer.callbacks = [_Lines(), *([ReportCallback(facts, vocab)] if folder is not None else [])]
     outcome = trainer.fit()
+    stop()
     return {
         "ok": True,
         **{name: outcome.get(name) for name in _REPORTED},
@@ -129,6 +133,7 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
         "parameters": sum(parameter.numel() for parameter in trainer.language_model.parameters()),
         **facts,
         "device": str(trainer.device),
+        "processes": world.size,
         "seed": args.seed,
         "peak_memory_bytes": peak_memory_bytes(trainer.device),
         "elapsed_seconds": time.perf_counter() - began,
@@ -148,23 +153,34 @@ def _warn_of_earlier(args: argparse.Namespace) -> None:
 class _Lines:
     """Says on stderr where a run begins again, and what each pass and each evaluation came to."""
 
-    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl) -> None:
-        """Name the checkpoint."""
-        if args.resume_from_checkpoint is not None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, trainer: BERTTrainer
+    ) -> None:
+        """Name the checkpoint, and how many processes do what."""
+        if not state.is_world_process_zero:
+            return
+        if trainer.world.size > 1:
+            how = "weights are copied to each" if args.sharding is None else f"sharding {args.sharding}"
+            print(f"{trainer.world.size} processes share each step; {how}", file=sys.stderr)
+        if state.global_step:
             steps = f"{state.global_step} of {state.max_steps} steps"
             done = f"{steps} are done, going on with epoch {int(state.epoch)}"
-            print(f"resumed from {args.resume_from_checkpoint}: {done}", file=sys.stderr)
+            print(f"resumed from {args.resume_from_checkpoint or 'last'}: {done}", file=sys.stderr)
 
     def on_epoch_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, trainer: BERTTrainer) -> None:
         """Give the training loss of the pass."""
         if trainer.pass_metrics is not None:
             loss = trainer.pass_metrics.read()["loss"]
+            if not state.is_world_process_zero:
+                return
             print(f"epoch {round(state.epoch) - 1} train loss {loss:.4f}", file=sys.stderr)
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, metrics: Mapping[str, float]
     ) -> None:
         """Give the held-out losses."""
+        if not state.is_world_process_zero:
+            return
         line = f"step {state.global_step} held-out loss {metrics['eval_loss']:.4f}"
         line += f", masked words {metrics['eval_mlm_loss']:.4f} nats (unigram {metrics['eval_unigram_loss']:.4f})"
         if not math.isnan(metrics["eval_nsp_accuracy"]):

@@ -13,7 +13,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MOD
 # Data flows down this list; a module imports only what stands above it. Parts on one line do not import each other.
 FLOW = [
     ["errors"],
-    ["files", "extras", "memory", "config"],
+    ["files", "extras", "memory", "config", "launch"],
     ["dataset.draws", "dataset.lines"],
     ["dataset.corpus", "dataset.counting", "dataset.pieces"],
     ["dataset.vocab_file"],

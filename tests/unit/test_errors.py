@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from bert_pytorch import BERT, BERTLM, BERTDataset, BERTTrainer, WordVocab
 from bert_pytorch.cli import build_vocab, train
@@ -29,6 +30,8 @@ from bert_pytorch.dataset.vocab import Vocab
 from bert_pytorch.errors import InputError, SaveError, TrainingError, UnavailableError, UserError
 from bert_pytorch.trainer import load_checkpoint
 from bert_pytorch.trainer.arguments import TrainingArguments
+from bert_pytorch.trainer.distributed import World, lost_ranks_named, start
+from bert_pytorch.trainer.loading import as_loader
 from bert_pytorch.trainer.optimizers import make_optimizer
 from bert_pytorch.trainer.run_folder import RunFolder
 from bert_pytorch.trainer.schedules import make_plan
@@ -243,6 +246,26 @@ def killed_process():
         counting.count_files([write("corpus.txt", b"a b\n")], n_processes=2)
 
 
+def launched(**environment):
+    """Begin as one of two processes, of which the other never comes."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"WORLD_SIZE": "2", **environment}.items():
+            patch.setenv(name, value)
+        start(False, 1)
+
+
+def lost_rank():
+    with lost_ranks_named(World(0, 2)):
+        raise RuntimeError("[gloo/transport/tcp/pair.cc:1] Connection closed by peer")
+
+
+def short_memory_of_a_rank():
+    trainer = make_trainer()
+    trainer.world = World(1, 2)
+    trainer.step._add_gradients = lambda batches: (_ for _ in ()).throw(MemoryError())
+    trainer.step.train(trainer.train_data, None)
+
+
 def no_checkpoint():
     write_corpus()
     command(train, *SMALL, "--resume", "last")
@@ -286,8 +309,11 @@ PROVOKE = {
     "E-ENCODING-NAME": lambda: PairCorpus(write("corpus.txt", b"a\tb\n"), "klingon"),
     "E-FILE-READ": lambda: PairCorpus("missing.txt"),
     "E-INTERRUPTED": lambda: failing(KeyboardInterrupt()),
+    "E-LAUNCH-ENVIRONMENT": launched,
+    "E-LAUNCH-RENDEZVOUS": lambda: launched(RANK="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="1"),
     "E-LOSS-NONFINITE": broken_weights,
     "E-MEMORY": lambda: failing(RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: 5 bytes")),
+    "E-MEMORY-RANK": short_memory_of_a_rank,
     "E-METRIC-NAME": lambda: fit(metric_for_best_model="f1", load_best_model_at_end=True),
     "E-MODEL-ARCHITECTURE": lambda: BERT(V, 6, 1, 3, architecture="gpt"),
     "E-MODEL-HEADS": lambda: BERT(V, 7, 1, 3),
@@ -302,6 +328,8 @@ PROVOKE = {
     "E-PAIRS-PARTS": lambda: make_pairs(b"one\ntwo\nthree\n"),
     "E-PAIRS-RECORD": lambda: make_pairs(b"{\n", "--format", "jsonl"),
     "E-RESUME-CHANGED": lambda: (fit(max_steps=1), fit(max_steps=2, resume_from_checkpoint="last")),
+    "E-RANK-DATA": lambda: as_loader(DataLoader([1, 2]), None, None, World(0, 2), shuffle=True),
+    "E-RANK-LOST": lost_rank,
     "E-REPORT-FORMAT": lambda: compare(b"{}"),
     "E-REPORT-READ": lambda: compare(None),
     "E-RESUME-DONE": nothing_left,

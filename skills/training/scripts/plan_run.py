@@ -228,6 +228,8 @@ def plan(
     trainer = make_trainer(args, vocab, batches, None, check_device_flags(args), n_planned, dataset)
     n_parameters = sum(parameter.numel() for parameter in trainer.language_model.parameters())
     n_rows = args.tokens_per_batch // args.seq_len if args.tokens_per_batch else args.batch_size
+    if args.tokens_per_part is not None:
+        n_rows = min(n_rows, max(1, args.tokens_per_part // args.seq_len))
     memory = measure_memory(args, n_parameters, n_rows, free_bytes(args, trainer.device))
     fits = memory.free is None or memory.fixed + memory.per_row * n_rows <= SHARE_TO_USE * memory.free
     padding = sum(float((batch["bert_input"] == 0).float().mean()) for batch in batches) / len(batches)

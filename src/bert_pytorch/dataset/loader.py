@@ -151,12 +151,15 @@ class BatchLoader:
                 yield from cut_batches(part.rows, part.shapes)[start:]
                 start = max(0, start - len(part.shapes))
 
-    def examples_of(self, epoch: int, number: int) -> list[int]:
-        """Indices of the examples of a batch of a pass, in its order; of all processes where they share it."""
+    def examples_of(self, epoch: int, number: int, *, own: bool = False) -> list[int]:
+        """Indices of the examples of a batch of a pass, in its order; of all processes where they share it, or of this one."""
         for window, n_batches in enumerate(self._batches_a_window(epoch)):
             if number < n_batches:
                 indices = self._indices(epoch, window)
                 layout = self._lay_out(self.dataset.choose(indices, epoch).sizes, epoch, window)
+                if own and self.n_ranks > 1:
+                    layout, members = take_rows(layout, self.rank, self.n_ranks)
+                    indices = indices[members]
                 return indices[layout.order].split([shape.n_examples for shape in layout.shapes])[number].tolist()
             number -= n_batches
         raise IndexError(f"BatchLoader: batch {number} behind the last one of pass {epoch}")

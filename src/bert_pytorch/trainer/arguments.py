@@ -87,6 +87,10 @@ class TrainingArguments:
     gradient_checkpointing: bool = _of(False, "", "a fraction of the memory for a third more work")
     torch_compile: bool = _of(False, "", "compile the blocks", changes=True)
     torch_compile_backend: str | None = _of(None, "", "torch.compile's backend (inductor)", changes=True)
+    sharding: str | None = _of(
+        None, ("full", "grad"), "processes share weights, gradients and moments out (FSDP2), or keep weights"
+    )
+    ddp_timeout: float = _of(1800, ABOVE_0, "seconds that a process waits for another before the run ends")
     seed: int = _of(42, WHOLE, "same seed, same run", changes=True)
     resume_from_checkpoint: str | None = _of(None, "", "last, or a checkpoint")
     allow_change: bool = _of(False, "", "go on from a checkpoint of other settings")
@@ -153,6 +157,14 @@ class TrainingArguments:
         evaluates = self.eval_strategy != "no"
         mode = (self.lr_scheduler_kwargs or {}).get("mode")
         return [
+            (
+                self.sharding is not None and self.fp16,
+                "fp16 does not go with sharding, whose parts would be scaled apart; set bf16",
+            ),
+            (
+                self.sharding is not None and self.optim in ("muon", "adafactor"),
+                f"optim {self.optim} needs whole matrices and does not go with sharding; set adamw_torch_fused",
+            ),
             (self.bf16 and self.fp16, "bf16 and fp16 are both on; leave fp16 out, or bf16 on an older GPU"),
             (
                 self.torch_compile_backend is not None and not self.torch_compile,

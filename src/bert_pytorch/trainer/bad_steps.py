@@ -16,9 +16,10 @@ from torch import Tensor
 from ..dataset.loader import BatchLoader
 from ..errors import TrainingError
 from ..files import atomic_write
+from .batch import split
 from .randomness import random_state, set_random_state
 from .state import take_weights
-from .step import Outcome, split
+from .step import Outcome
 from .tensor_file import write_tensors
 
 if TYPE_CHECKING:
@@ -137,10 +138,11 @@ class BadSteps:
             return names
         places: list[int] = []
         for number, batch in zip(numbers, tried.batches, strict=True):
-            indices = loader.examples_of(tried.epoch, number)
+            indices = loader.examples_of(tried.epoch, number, own=True)
             rows = self._bad_rows(batch)
             by_row = _examples_by_row(batch)
             places += [indices[i] for row in rows for i in by_row[row]]
+        places = [place for own in self.trainer.world.gather(places) for place in own]
         shown = loader.dataset.describe(sorted(places)[:_MOST_NAMED])
         more = f" and {len(places) - _MOST_NAMED} more" if len(places) > _MOST_NAMED else ""
         return f"{names}, {shown}{more}"
@@ -148,7 +150,8 @@ class BadSteps:
     def _bad_rows(self, batch: Mapping[str, Tensor]) -> list[int]:
         """The rows whose loss alone is no finite number; all, where none is."""
         n_rows = len(batch["bert_input"])
-        if n_rows > _MOST_LOOKED_AT:
+        # Parts of weights are gathered by all processes at once, of which each would look at other rows.
+        if n_rows > _MOST_LOOKED_AT or (self.trainer.args.sharding is not None and self.trainer.world.size > 1):
             return list(range(n_rows))
         before = random_state()
         with torch.no_grad():

@@ -5,6 +5,7 @@ Shapes: B sequences, L tokens per sequence.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,6 +55,28 @@ def prepare_batch(batch: object, vocab_size: int, device: torch.device) -> dict[
         "places": tuple(each.to(device, non_blocking=True) for each in places),
         "has_padding": bool((cut["bert_input"] == 0).any()),
     }
+
+
+def split(batch: Mapping[str, Tensor], n_parts: int) -> list[Mapping[str, Tensor]]:
+    """A batch as several, of neighbouring rows; as it is where one part is asked for or it is none to be split."""
+    n_rows = len(batch["bert_input"]) if n_parts > 1 else 0
+    if n_rows < 2:
+        return [batch]
+    size = math.ceil(n_rows / n_parts)
+    counts = None
+    if "example" in batch:
+        counts = (starts_of(batch["example"]) & (batch["bert_input"] != 0)).sum(1).split(size)
+    parts = []
+    for number, start in enumerate(range(0, n_rows, size)):
+        part = {}
+        for name, value in batch.items():
+            if name == "is_next" and counts is not None:
+                first = sum(int(count.sum()) for count in counts[:number])
+                part[name] = value[first : first + int(counts[number].sum())]
+            else:
+                part[name] = value[start : start + size]
+        parts.append(part)
+    return parts
 
 
 def _check_shapes(values: Mapping[str, Tensor]) -> None:

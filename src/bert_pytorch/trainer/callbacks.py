@@ -26,6 +26,8 @@ from ..extras import import_extra
 from ..files import atomic_write
 
 if TYPE_CHECKING:
+    from torch.utils.tensorboard.writer import SummaryWriter
+
     from .arguments import TrainingArguments
     from .pretrain import BERTTrainer
 
@@ -198,13 +200,13 @@ class JsonlCallback:
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl) -> None:
         """Write what is known so far."""
-        if args.output_dir is not None:
+        if args.output_dir is not None and state.is_world_process_zero:
             with atomic_write(self._path(args)) as file:
                 file.write("".join(json.dumps(entry) + "\n" for entry in state.log_history).encode("ascii"))
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Mapping[str, float]) -> None:
         """Add a line."""
-        if args.output_dir is not None:
+        if args.output_dir is not None and state.is_world_process_zero:
             with open(self._path(args), "a", encoding="ascii") as file:
                 file.write(json.dumps(dict(logs)) + "\n")
 
@@ -215,12 +217,18 @@ class JsonlCallback:
 class TensorBoardCallback:
     """Writes each log for TensorBoard, into `logging_dir`."""
 
+    def __init__(self) -> None:
+        """Begin when training does."""
+        self._writer: SummaryWriter | None = None
+
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl) -> None:
         """Open the log.
 
         Raises:
             UnavailableError: `tensorboard` is not installed.
         """
+        if not state.is_world_process_zero:
+            return
         import_extra("tensorboard", "tensorboard")
         from torch.utils.tensorboard.writer import SummaryWriter
 
@@ -229,13 +237,14 @@ class TensorBoardCallback:
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs: Mapping[str, float]) -> None:
         """Add the figures."""
         for name, value in logs.items():
-            if name not in ("step", "epoch"):
+            if self._writer is not None and name not in ("step", "epoch"):
                 side, plain = ("eval", name.removeprefix("eval_")) if name.startswith("eval_") else ("train", name)
                 self._writer.add_scalar(f"{side}/{plain}", value, state.global_step)
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl) -> None:
         """Close it."""
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
 
 class _Named:

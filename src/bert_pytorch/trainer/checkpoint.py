@@ -19,6 +19,7 @@ from ..errors import InputError, UnreadableError
 from ..files import atomic_write
 from ..model import BERT, BERTLM
 from .checkpoint_folder import is_checkpoint_folder, read_checkpoint
+from .parallel import put_weights
 from .state_files import from_files
 
 FORMAT = "bert_pytorch.checkpoint"
@@ -167,7 +168,7 @@ def load_weights(path: str | os.PathLike[str], model: BERTLM, weights: dict[str,
     wrong = sorted(name for name in {**there, **here} if there.get(name) != here.get(name))
     if wrong:
         raise InputError(f"{path}: its weights do not fit its sizes: {wrong[0]}; use an earlier one [E-CHECKPOINT-DAMAGED]")
-    model.load_state_dict(weights)
+    put_weights(model, weights)
 
 
 def list_checkpoints(file_path: str | os.PathLike[str]) -> list[str]:

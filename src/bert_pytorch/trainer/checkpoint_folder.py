@@ -5,6 +5,7 @@
 | `model.safetensors` | weights |
 | `optimizer.safetensors`, `random.safetensors` | moments; states of the generators |
 | `config.json`, `trainer_state.json` | sizes of the model; all else: position, schedule, counters, settings |
+| `shard-R-...safetensors` | in place of the first two: parts of their tensors, of process R of a sharded run |
 | `manifest.json` | sizes and checksums of the others, and its own |
 """
 
@@ -23,7 +24,9 @@ from torch import Tensor
 from .. import __version__
 from ..errors import InputError, UnreadableError
 from ..files import Writable, sync_folder
-from .tensor_file import tensors_of, write_tensors
+from .shards import PREFIX, TIED, assembled
+from .state_files import STATE
+from .tensor_file import parts_of, tensors_of, write_tensors
 
 FORMAT, VERSION = "bert_pytorch.run", 1
 MANIFEST = "manifest.json"
@@ -35,11 +38,14 @@ Contents = Mapping[str, Mapping[str, Any]]
 def write_checkpoint(folder: Path, step: int, contents: Contents) -> None:
     """Make a folder with the files and their manifest, all of it on the disk when this returns.
 
+    What lies there already, as parts of tensors that other processes wrote, belongs to it.
+
     Raises:
         OSError: It cannot be made, or the disk is full; half of it may be there.
     """
-    folder.mkdir()
-    files = {name: _write_file(folder / name, content) for name, content in contents.items()}
+    folder.mkdir(exist_ok=True)
+    files = {path.name: _facts_of(path) for path in sorted(folder.iterdir())}
+    files |= {name: _write_file(folder / name, content) for name, content in contents.items()}
     manifest = {"format": FORMAT, "version": VERSION, "step": step, "library_version": __version__}
     _write_file(folder / MANIFEST, {**manifest, "saved_at_ns": time.time_ns(), "files": files})
     sync_folder(folder)
@@ -77,9 +83,16 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     folder = Path(path)
     manifest = _read_manifest(folder)
     contents: dict[str, dict[str, Any]] = {}
+    parts = []
     for name in manifest["files"]:
         content = _read_file(folder, name, manifest)
-        contents[name] = json.loads(content) if name.endswith(".json") else tensors_of(content, folder / name)
+        if name.startswith(PREFIX):
+            parts.append(parts_of(content, folder / name))
+        else:
+            contents[name] = json.loads(content) if name.endswith(".json") else tensors_of(content, folder / name)
+    if parts:
+        tied = contents[STATE].pop(TIED, {})
+        contents |= assembled(parts, tied, folder)
     return contents
 
 
@@ -147,6 +160,15 @@ def _write_file(path: Path, content: Mapping[str, Any]) -> dict[str, object]:
         file.flush()
         os.fsync(file.fileno())
     return {"size": hashing.size, "sha256": hashing.hash.hexdigest()}
+
+
+def _facts_of(path: Path) -> dict[str, object]:
+    size, checksum = 0, hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            size += len(block)
+            checksum.update(block)
+    return {"size": size, "sha256": checksum.hexdigest()}
 
 
 def _json_of(content: Mapping[str, Any]) -> bytes:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from ..errors import TrainingError
 from ..model.language_model import unigram_log_probabilities
+from .distributed import World
 from .objective import SUMS
 
 
@@ -42,13 +43,15 @@ class PretrainingCriterion(nn.Module):
 class Metrics:
     """Sums over a pass, kept on the device until read, so that averages do not depend on the batch size."""
 
-    def __init__(self, device: torch.device, word_counts: Sequence[int] | None = None) -> None:
+    def __init__(self, device: torch.device, word_counts: Sequence[int] | None = None, world: World | None = None) -> None:
         """Begin at zero.
 
         Args:
             device: Where the batches are.
             word_counts: Corpus frequency by id; with it, the figures of a model that knows only these are reported too.
+            world: The processes that share the batches, and all read at the same time; None: this one.
         """
+        self._world = world or World()
         self._sums = torch.zeros(len(SUMS), dtype=torch.float64, device=device)
         self._unigram_sums = torch.zeros(2, dtype=torch.float64, device=device)
         self._unigram_V = None if word_counts is None else unigram_log_probabilities(word_counts).to(device)
@@ -66,12 +69,13 @@ class Metrics:
 
     @property
     def sums(self) -> list[float]:
-        """The sums so far, in the order of `SUMS`."""
-        return self._sums.tolist()
+        """The sums so far, of all processes, in the order of `SUMS`."""
+        return self._world.sum(self._sums.clone()).tolist()
 
     def go_on_from(self, sums: Sequence[float], n_steps: int) -> None:
         """Begin with what a pass had measured when it was saved."""
-        self._sums += torch.tensor(sums, dtype=torch.float64).to(self._sums.device)
+        if self._world.is_main:
+            self._sums += torch.tensor(sums, dtype=torch.float64).to(self._sums.device)
         self.n_steps, self._earlier_tokens = n_steps, sums[SUMS.index("real_tokens")]
 
     def leave_out(self, seconds: float) -> None:
@@ -102,7 +106,7 @@ class Metrics:
             "seconds": time.perf_counter() - self._began,
         }
         if self._unigram_V is not None:
-            unigram_loss, n_hits = self._unigram_sums.tolist()
+            unigram_loss, n_hits = self._world.sum(self._unigram_sums.clone()).tolist()
             report |= {"unigram_loss": _ratio(unigram_loss, n_targets), "unigram_accuracy": _ratio(n_hits, n_targets)}
         return report
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, UserError
 from .callbacks import CallbackHandler, EarlyStoppingCallback, JsonlCallback, TensorBoardCallback, TrainerState
+from .distributed import lost_ranks_named
 from .measuring import EvaluationStoppedError, Measuring, as_held_out
 from .report import has_report
-from .reporting import ReportCallback
+from .reporting import ReportCallback, collected
 from .saving import Saver
 from .signals import InterruptedRunError, Signals
 from .state import restore
@@ -23,29 +23,6 @@ if TYPE_CHECKING:
     from .pretrain import BERTTrainer
 
 _SAVE_STEPS = 500
-
-
-@contextmanager
-def collected(said: list[str]) -> Iterator[None]:
-    """Note each warning that is shown."""
-    show = warnings.showwarning
-
-    def note(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
-    ) -> None:
-        said.append(str(message))
-        show(message, category, filename, lineno, file, line)
-
-    warnings.showwarning = note
-    try:
-        yield
-    finally:
-        warnings.showwarning = show
 
 
 class Run:
@@ -61,7 +38,7 @@ class Run:
         Raises:
             InputError: Evaluations are asked for without held-out data, or a callback has no event.
         """
-        self.trainer, self.args, self.state = trainer, trainer.args, TrainerState()
+        self.trainer, self.args, self.state = trainer, trainer.args, TrainerState(is_world_process_zero=trainer.world.is_main)
         has_data = trainer.test_data is not None
         self.eval_strategy = self.args.eval_strategy or ("epoch" if has_data else "no")
         if not has_data and (self.eval_strategy != "no" or self.args.needs_evaluations):
@@ -93,7 +70,7 @@ class Run:
         self.state.message = "ended by an error nobody foresaw"
         self.saver.open()
         try:
-            with self.signals, collected(self.state.warnings):
+            with self.signals, collected(self.state.warnings), lost_ranks_named(self.trainer.world):
                 self._resume()
                 self._train()
             self.state.message = None
@@ -134,9 +111,9 @@ class Run:
             n_batches: Batches of it; None: not known.
             outcome: What the step did.
         """
-        self._last_outcome, args, control = outcome, self.args, self.handler.control
-        step = self.state.global_step = self.trainer.optim_schedule.n_current_steps
-        done = self.trainer.position.n_batches
+        self._last_outcome, args, control, trainer = outcome, self.args, self.handler.control, self.trainer
+        step = self.state.global_step = trainer.optim_schedule.n_current_steps
+        done = trainer.position.n_batches
         self.state.epoch = epoch + (done / n_batches if n_batches else 0.0)
         is_first = step == 1 and args.logging_first_step
         control.should_log = args.logging_strategy == "steps" and (step % args.logging_steps == 0 or is_first)
@@ -145,8 +122,12 @@ class Run:
         control.should_save = args.save_strategy == "steps" and step % (args.save_steps or _SAVE_STEPS) == 0
         self.handler.call("on_step_end")
         self._act()
-        if args.max_minutes is not None and time.perf_counter() - self._began >= 60 * args.max_minutes:
-            self._stop("max_minutes")
+        self._saved(self.saver.poll())
+        if args.max_minutes is not None:
+            is_over = time.perf_counter() - self._began >= 60 * args.max_minutes
+            if trainer.world.highest(int(is_over)):
+                self._stop("max_minutes")
+        self.signals.received = trainer.world.highest(self.signals.received or 0) or None
         if self.signals.received is not None:
             self._stop("signal")
 
@@ -155,7 +136,7 @@ class Run:
 
     def poll(self) -> None:
         """Within an evaluation: leave it when a signal has come."""
-        if self.signals.received is not None:
+        if self.trainer.world.highest(self.signals.received or 0):
             raise EvaluationStoppedError
 
     @property
@@ -207,6 +188,7 @@ class Run:
         self._note_who_stopped()
         if args.save_strategy != "no":
             self._save()
+        self._saved(self.saver.finish())
         if args.load_best_model_at_end:
             self.saver.load_best()
         self.handler.call("on_train_end")
@@ -228,13 +210,15 @@ class Run:
         if args.load_best_model_at_end:
             self.saver.load_best()
         # A kill between the last checkpoint and the end of the run left no report.
-        self._has_begun = not has_report(self.saver.folder.path)
+        folder = self.saver.folder
+        self._has_begun = not trainer.world.on_main(lambda: has_report(folder))
 
     def _interrupted(self, number: int) -> None:
         """Save, and end with the signal's exit status; what broke off within a step is not saved."""
         is_whole, path = not self.trainer.position.is_within_step, None
         if is_whole:
-            path = self._save(again=self.measuring.evaluation_is_due) or self.saver.path_now
+            path = self._save(again=self.measuring.evaluation_is_due)
+            path = self._saved(self.saver.finish()) or path or self.saver.path_now
         if is_whole and path is None and self.args.output_path is not None:
             path = self.saver.save_file(self.trainer.position.epoch, self._to_keep())
         where = f"saved as {path}; go on with --resume_from_checkpoint last" if path else "its last checkpoint stays"
@@ -307,7 +291,9 @@ class Run:
         return {"callbacks": self.handler.state_dict(), "measuring": self.measuring.state_dict()}
 
     def _save(self, *, again: bool = False) -> str | None:
-        path = self.saver.save(self._to_keep(), again=again)
+        return self._saved(self.saver.save(self._to_keep(), again=again))
+
+    def _saved(self, path: str | None) -> str | None:
         if path is not None:
             self._checkpoint = path
             self.handler.call("on_save")

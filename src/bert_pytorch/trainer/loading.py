@@ -7,11 +7,12 @@ from itertools import islice
 from typing import Any
 
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 from ..dataset import BERTDataset
 from ..dataset.loader import BatchLoader
 from ..errors import InputError
+from .distributed import World
 from .randomness import random_state, set_random_state
 
 Batches = Iterable[Mapping[str, Tensor]]
@@ -19,27 +20,49 @@ Collator = Callable[[list[Any]], Mapping[str, Tensor]]
 _BATCH_SIZE = 64
 
 
-def as_loader(data: Batches | Dataset[Any], batch_size: int | None, collator: Collator | None, *, shuffle: bool) -> Batches:
+def as_loader(
+    data: Batches | Dataset[Any], batch_size: int | None, collator: Collator | None, world: World, *, shuffle: bool
+) -> Batches:
     """The batches of a dataset; what gives batches already stays what it is.
 
     Args:
         data: A map-style dataset, or batches.
-        batch_size: Examples a batch; None: 64.
+        batch_size: Examples a batch of each process; None: 64.
         collator: Makes a batch of examples; None: ours for a `BERTDataset`, else torch's.
+        world: The processes that share the data.
         shuffle: A new order each pass.
 
     Raises:
-        InputError: `data` are batches, and one of the others would have no effect.
+        InputError: `data` are batches, and one of the others would have no effect, or every process would have all of them.
     """
     if not isinstance(data, Dataset):
         useless = {"batch size": batch_size is not None, "data_collator": collator is not None}
         for name, is_given in useless.items():
             if is_given:
                 raise InputError(f"BERTTrainer: a {name} has no effect on batches; give a dataset [E-SETTING-CONFLICT]")
+        _check_shared(data, world)
         return data
+    n = batch_size or _BATCH_SIZE
     if collator is None and isinstance(data, BERTDataset):
-        return BatchLoader(data, batch_size or _BATCH_SIZE, shuffle=shuffle)
-    return DataLoader(data, batch_size or _BATCH_SIZE, shuffle=shuffle, collate_fn=collator)
+        return BatchLoader(data, n * world.size, shuffle=shuffle, rank=world.rank, n_ranks=world.size)
+    if world.size == 1:
+        return DataLoader(data, n, shuffle=shuffle, collate_fn=collator)
+    sampler = DistributedSampler(data, world.size, world.rank, shuffle=shuffle)
+    return DataLoader(data, n, sampler=sampler, collate_fn=collator)
+
+
+def _check_shared(data: Batches, world: World) -> None:
+    """Refuse batches of which every process would have all."""
+    if world.size == 1:
+        return
+    if isinstance(data, BatchLoader):
+        is_shared = (data.rank, data.n_ranks) == (world.rank, world.size)
+    else:
+        is_shared = not isinstance(data, DataLoader) or isinstance(data.sampler, DistributedSampler)
+    if not is_shared:
+        message = f"each of {world.size} processes would train on all of the batches"
+        remedy = "give the dataset, a BatchLoader with rank and n_ranks, or a DistributedSampler"
+        raise InputError(f"BERTTrainer: {message}; {remedy} [E-RANK-DATA]")
 
 
 def tell_epoch(data_loader: Iterable[Mapping[str, Tensor]], epoch: int) -> None:

@@ -86,7 +86,8 @@ class Measuring:
         self._add({**entry, "tokens_per_second": report["real_tokens"] / seconds, **self._of_the_machine()})
         n_left = None if trainer.max_steps is None else trainer.max_steps - state.global_step
         where = f"step {state.global_step}" + (f"/{trainer.max_steps}" if trainer.max_steps else "")
-        tqdm.write(f"{where} {progress_line(report, outcome.rate, n_left)}", file=sys.stderr)
+        if trainer.world.is_main:
+            tqdm.write(f"{where} {progress_line(report, outcome.rate, n_left)}", file=sys.stderr)
 
     def evaluate(self) -> None:
         """Evaluate, unless a signal comes, and see whether that is the best so far.
@@ -173,7 +174,8 @@ def print_progress(trainer: BERTTrainer, epoch: int, n_batches: int | None, rate
     check_finite(report["loss"], epoch, metrics)
     n_left = None if trainer.max_steps is None else trainer.max_steps - trainer.optim_schedule.n_current_steps
     where = f"EP_train:{epoch} batch {trainer.position.n_batches}" + (f"/{n_batches}" if n_batches else "")
-    tqdm.write(f"{where} {progress_line(report, rate, n_left)}", file=sys.stderr)
+    if trainer.world.is_main:
+        tqdm.write(f"{where} {progress_line(report, rate, n_left)}", file=sys.stderr)
 
 
 def as_held_out(report: Mapping[str, float]) -> dict[str, float]:

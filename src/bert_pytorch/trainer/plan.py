@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,10 +13,14 @@ from torch.optim import Optimizer
 
 from ..dataset.loader import BatchLoader
 from ..errors import InputError, UnavailableError
+from ..model import BERT, BERTLM
 from .arguments import TrainingArguments
+from .distributed import World
 from .loading import count_batches
+from .objective import ParallelObjective, PretrainingObjective
 from .optim_schedule import ScheduledOptim
 from .optimizers import make_optimizer, parameter_groups
+from .parallel import shard
 from .schedules import PLATEAU
 
 DEFAULT_WARMUP_STEPS = 10_000
@@ -91,19 +96,63 @@ def count_steps(args: TrainingArguments, data_loader: Iterable[Mapping[str, Tens
     return n_steps
 
 
-def choose_devices(with_cuda: bool, cuda_devices: Sequence[int] | None) -> tuple[torch.device, list[int]]:
-    """The device that holds the model, and the numbers of all GPUs in use.
+def choose_devices(with_cuda: bool, cuda_devices: Sequence[int] | None, world: World) -> tuple[torch.device, list[int]]:
+    """The device that holds the model, and the numbers of all GPUs in use; of several processes, each has one.
 
     Raises:
         UnavailableError: `cuda_devices` names a GPU that is not there.
     """
     if not (with_cuda and torch.cuda.is_available()):
         return torch.device("cpu"), []
+    if world.size > 1:
+        return torch.device("cuda", world.local_rank), [world.local_rank]
     gpus = list(range(torch.cuda.device_count())) if cuda_devices is None else list(cuda_devices)
     if not gpus or max(gpus) >= torch.cuda.device_count() or min(gpus) < 0:
         there = torch.cuda.device_count()
         raise UnavailableError(f"cuda_devices is {gpus}, but there are {there} GPUs, counted from 0 [E-DEVICE-CUDA]")
     return torch.device("cuda", gpus[0]), gpus
+
+
+def place_model(
+    bert: BERT,
+    vocab_size: int,
+    args: TrainingArguments,
+    device: torch.device,
+    gpus: Sequence[int],
+    world: World,
+    word_counts: Sequence[int] | None,
+    *,
+    has_own_loss: bool,
+) -> tuple[BERTLM, nn.Module, nn.Module]:
+    """The language model on its devices, what `compute_loss` runs, and what steps run else.
+
+    Args:
+        bert: The encoder.
+        vocab_size: Length of the vocabulary.
+        args: Says how blocks are computed, and whether processes share the weights out.
+        device: Of this process.
+        gpus: Those that this process has; several share each batch.
+        world: The processes.
+        word_counts: Start the masked-word bias there.
+        has_own_loss: Whether `compute_loss` is run.
+    """
+    language_model = BERTLM(bert, vocab_size).to(device)
+    if word_counts is not None:
+        language_model.mask_lm.start_bias_at(word_counts)
+    model: nn.Module = language_model
+    objective: nn.Module = PretrainingObjective(language_model, args.label_smoothing_factor)
+    if len(gpus) > 1:
+        warnings.warn(
+            f"{len(gpus)} GPUs share each batch in one process; torchrun --nproc_per_node {len(gpus)} is faster", stacklevel=3
+        )
+        model = nn.DataParallel(language_model, device_ids=list(gpus))
+        objective = ParallelObjective(objective, device_ids=list(gpus))
+    bert.gradient_checkpointing = args.gradient_checkpointing
+    if args.torch_compile:
+        bert.compile_blocks(args.torch_compile_backend)
+    if world.size > 1 and args.sharding is not None:
+        shard(model if has_own_loss else objective, language_model, world, device, args.sharding)
+    return language_model, model, objective
 
 
 def build_optimizer(args: TrainingArguments, model: nn.Module) -> Optimizer:

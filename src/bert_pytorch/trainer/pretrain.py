@@ -15,19 +15,20 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
+from ..dataset.draws import mix
 from ..errors import InputError
 from ..memory import keep_freed_memory
-from ..model import BERT, BERTLM
+from ..model import BERT
 from .arguments import TrainingArguments
 from .bad_steps import BadSteps
 from .checkpoint import save_checkpoint
 from .criterion import Metrics, PretrainingCriterion, check_finite
+from .distributed import start
 from .fit import Run
 from .loading import Batches, Collator, Position, as_loader, count_batches
 from .measuring import print_progress
-from .objective import ParallelObjective, PretrainingObjective
 from .optim_schedule import ScheduledOptim
-from .plan import build_optimizer, build_schedule, choose_devices, count_steps, settle
+from .plan import build_optimizer, build_schedule, choose_devices, count_steps, place_model, settle
 from .randomness import random_state, set_random_state
 from .state import collect, restore
 from .step import ComputeLoss, ComputeMetrics, Step
@@ -118,46 +119,31 @@ class BERTTrainer:
         }
         self.args = settle(args, given)
         keep_freed_memory()
-        self._build(bert, vocab_size, with_cuda, cuda_devices, word_counts)
+        self.world = start(with_cuda and torch.cuda.is_available(), self.args.ddp_timeout)
+        self.device, gpus = choose_devices(with_cuda, cuda_devices, self.world)
+        self.update, self.bert = Update(self.device, self.args), bert
+        placed = place_model(
+            *(bert, vocab_size, self.args, self.device, gpus, self.world, word_counts), has_own_loss=compute_loss is not None
+        )
+        self.language_model, self.model, self.objective = placed
         own, other = self.args.per_device_train_batch_size, self.args.per_device_eval_batch_size
-        self.train_data, self.test_data = as_loader(train_dataloader, own, data_collator, shuffle=True), None
+        self.train_data, self.test_data = as_loader(train_dataloader, own, data_collator, self.world, shuffle=True), None
         if test_dataloader is not None:
-            self.test_data = as_loader(test_dataloader, other or own, data_collator, shuffle=False)
+            self.test_data = as_loader(test_dataloader, other or own, data_collator, self.world, shuffle=False)
         self.max_steps = self.args.max_steps if args is None else count_steps(args, self.train_data)
         self.max_grad_norm, self.log_freq = self.args.max_grad_norm or None, self.args.logging_steps
         self.optim = build_optimizer(self.args, self.language_model)
         self.optim_schedule: ScheduledOptim = build_schedule(self.args, self.optim, self.train_data, self.max_steps)
         self.criterion, self._word_counts = PretrainingCriterion(), word_counts
         self.callbacks, self.settings = callbacks, dict(settings or {})
+        if self.world.rank:
+            # Weights are the same in all processes; what dropout draws is not.
+            torch.manual_seed(mix(self.args.seed, self.world.rank) >> 1)
         self.position, self.step = Position(), Step(self, compute_loss, compute_metrics)
         self.bad_steps = BadSteps(self)
         self._run: Run | None = None
         self.pass_metrics: Metrics | None = None
         self.metrics_to_go_on_from: tuple[list[float], int] | None = None
-
-    def _build(
-        self,
-        bert: BERT,
-        vocab_size: int,
-        with_cuda: bool,
-        cuda_devices: Sequence[int] | None,
-        word_counts: Sequence[int] | None,
-    ) -> None:
-        """The language model on its devices."""
-        args = self.args
-        self.device, gpus = choose_devices(with_cuda, cuda_devices)
-        self.update = Update(self.device, args)
-        self.bert, self.language_model = bert, BERTLM(bert, vocab_size).to(self.device)
-        if word_counts is not None:
-            self.language_model.mask_lm.start_bias_at(word_counts)
-        self.model = self.language_model
-        self.objective = PretrainingObjective(self.language_model, args.label_smoothing_factor)
-        if len(gpus) > 1:
-            self.model = nn.DataParallel(self.language_model, device_ids=gpus)
-            self.objective = ParallelObjective(self.objective, device_ids=gpus)
-        bert.gradient_checkpointing = args.gradient_checkpointing
-        if args.torch_compile:
-            bert.compile_blocks(args.torch_compile_backend)
 
     def fit(self) -> dict[str, Any]:
         """The whole run that `args` describe: passes, logs, evaluations, checkpoints, and what callbacks make of it.
@@ -200,7 +186,7 @@ class BERTTrainer:
     def iteration(self, epoch: int, data_loader: Iterable[Mapping[str, Tensor]], train: bool = True) -> dict[str, float]:
         """One pass over `data_loader`, with updates when `train`; returns as `train`."""
         was_training, before = self.model.training, None if train else random_state()
-        metrics = Metrics(self.device, None if train else self._word_counts)
+        metrics = Metrics(self.device, None if train else self._word_counts, self.world)
         self.model.train(train)
         try:
             with torch.set_grad_enabled(train), self.update.precision():
@@ -228,8 +214,8 @@ class BERTTrainer:
         Raises:
             SaveError: The file cannot be written; earlier files are whole.
         """
-        output_path = f"{file_path}.ep{epoch}"
-        save_checkpoint(output_path, {**collect(self, epoch), "run": run})
+        output_path, state = f"{file_path}.ep{epoch}", {**collect(self, epoch), "run": run}
+        self.world.on_main(lambda: save_checkpoint(output_path, state))
         return output_path
 
     def resume(self, path: str, *, allow_change: bool = True) -> int:
@@ -254,6 +240,11 @@ class BERTTrainer:
             self._run.handler.call(event)
 
     @property
+    def exchanger(self) -> nn.Module:
+        """What exchanges gradients with other processes: that which a step runs."""
+        return self.objective if self.step.compute_loss is None else self.model
+
+    @property
     def is_done(self) -> bool:
         """Whether the run has had its `max_steps`."""
         return self.max_steps is not None and self.optim_schedule.n_current_steps >= self.max_steps
@@ -269,7 +260,13 @@ class BERTTrainer:
         else:
             batches = iter(data_loader)
         name, n_together = f"EP_{'train' if train else 'test'}:{epoch}", self.args.gradient_accumulation_steps if train else 1
-        with tqdm(total=n_batches, initial=position.n_batches if train else 0, desc=name, disable=None, file=sys.stderr) as bar:
+        with tqdm(
+            total=n_batches,
+            initial=position.n_batches if train else 0,
+            desc=name,
+            disable=None if self.world.is_main else True,
+            file=sys.stderr,
+        ) as bar:
             while not (train and self._is_to_stop) and (group := list(islice(batches, n_together))):
                 if train:
                     self._train_on(group, epoch, n_batches, metrics)

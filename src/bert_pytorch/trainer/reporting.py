@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import torch
 
 from .. import __version__
 from ..errors import SaveError
 from .batch import prepare_batch
+from .parallel import gathered
 from .randomness import random_state, set_random_state
 from .report import write_report
 from .step import targets_of
@@ -22,6 +24,29 @@ if TYPE_CHECKING:
     from .pretrain import BERTTrainer
 
 _N_SAMPLES, _N_GUESSES = 6, 3
+
+
+@contextmanager
+def collected(said: list[str]) -> Iterator[None]:
+    """Note each warning that is shown."""
+    show = warnings.showwarning
+
+    def note(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        said.append(str(message))
+        show(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = note
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
 
 
 class Words(Protocol):
@@ -71,7 +96,8 @@ class ReportCallback:
     ) -> None:
         """Write the report; a full disk costs the report only."""
         samples = []
-        if self._samples:
+        # After a failure the other processes may be gone, with parts of the weights.
+        if self._samples and (state.message is None or trainer.args.sharding is None):
             _, after = self._fill_in(trainer)
             parts = zip(self._samples, self._before, after, strict=True)
             samples = [{**sample, "before": before, "after": now} for sample, before, now in parts]
@@ -94,6 +120,8 @@ class ReportCallback:
             "samples": samples,
             "warnings": state.warnings,
         }
+        if not state.is_world_process_zero:
+            return
         try:
             write_report(args.output_dir or ".", report)
         except SaveError as error:
@@ -106,7 +134,7 @@ class ReportCallback:
         before, was_training, words = random_state(), trainer.model.training, self.vocab.itos
         batch = {name: value[:_N_SAMPLES] for name, value in next(iter(data)).items() if name in _WANTED}
         trainer.model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), gathered(trainer.exchanger):
             prepared = prepare_batch(batch, trainer.bert.vocab_size, trainer.device)
             places, targets = prepared["places"][1], targets_of(prepared).tolist()
             model, inputs = trainer.language_model, prepared["bert_input"]

@@ -27,6 +27,11 @@ _SPARE_BYTES = 1 << 16
 _locked: set[str] = set()
 
 
+def checkpoint_of(folder: Path, step: int) -> Path:
+    """Where in the folder of a run the checkpoint of a step is, or would be."""
+    return folder / f"checkpoint-{step}"
+
+
 class RunFolder:
     """Writes, finds, reads and deletes the checkpoints of one run; one process at a time has it.
 
@@ -66,7 +71,7 @@ class RunFolder:
 
     def checkpoint(self, step: int) -> Path:
         """Where the checkpoint of a step is, or would be."""
-        return self.path / f"checkpoint-{step}"
+        return checkpoint_of(self.path, step)
 
     def save(self, step: int, contents: Contents, limit: int | None = None, protected: Iterable[int] = ()) -> Path:
         """Write the checkpoint of a step, then delete those that are too many.
@@ -99,6 +104,27 @@ class RunFolder:
         self._delete(self._obsolete(self.steps(), limit, protected))
         return path
 
+    def begin(self, step: int) -> Path:
+        """Make the folder that several processes write a checkpoint into; `save` with it puts it in its place.
+
+        Raises:
+            SaveError: It cannot be made.
+        """
+        temporary = self._temporary(step)
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir()
+        except OSError as error:
+            raise _save_error(self.checkpoint(step), error) from error
+        return temporary
+
+    def give_up(self, step: int) -> None:
+        """Clear what `begin` made."""
+        shutil.rmtree(self._temporary(step), ignore_errors=True)
+
+    def _temporary(self, step: int) -> Path:
+        return self.path / f"{_TEMPORARY}{self.checkpoint(step).name}-{os.getpid()}"
+
     def find_last(self) -> Path | None:
         """The newest whole checkpoint; damaged ones are named, with the reason, and put aside as `checkpoint-STEP.damaged`."""
         for step in reversed(self.steps()):
@@ -114,7 +140,7 @@ class RunFolder:
 
     def _write(self, step: int, contents: Contents) -> Path:
         final = self.checkpoint(step)
-        temporary = self.path / f"{_TEMPORARY}{final.name}-{os.getpid()}"
+        temporary = self._temporary(step)
         try:
             self._check_space(contents)
             write_checkpoint(temporary, step, contents)

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InputError, SaveError
+from ..launch import n_restarts
 from .checkpoint import find_last, load_checkpoint, load_weights
-from .run_folder import RunFolder
+from .checkpoint_folder import Contents
+from .run_folder import RunFolder, checkpoint_of
+from .shards import TIED, WHERE
 from .state import collect
-from .state_files import to_files
+from .state_files import STATE, to_files
 
 if TYPE_CHECKING:
     from .arguments import TrainingArguments
     from .callbacks import TrainerState
     from .pretrain import BERTTrainer
+    from .shard_writer import ShardWriter
+
+
+class Pending(NamedTuple):
+    """A checkpoint that is to be written: its step, its files, and the steps that stay."""
+
+    step: int
+    contents: Contents
+    protected: set[int]
 
 
 class Saver:
@@ -25,8 +38,11 @@ class Saver:
     def __init__(self, trainer: BERTTrainer, args: TrainingArguments, state: TrainerState) -> None:
         """Keep the checkpoints of this trainer."""
         self.trainer, self.args, self.state = trainer, args, state
-        self.folder: RunFolder | None = None
+        self.folder = None if args.output_dir is None else Path(os.path.abspath(args.output_dir))
+        self._own: RunFolder | None = None
         self._saved_step: int | None = None
+        self._pending: Pending | None = None
+        self._writer: ShardWriter | None = None
 
     def open(self) -> None:
         """Take the folder.
@@ -35,13 +51,16 @@ class Saver:
             InputError: Another process has it.
             SaveError: It cannot be written to.
         """
-        if self.args.output_dir is not None:
-            self.folder = RunFolder(self.args.output_dir)
+        self.trainer.world.on_main(self._open)
+
+    def _open(self) -> None:
+        if self.folder is not None:
+            self._own = RunFolder(self.folder)
 
     def close(self) -> None:
         """Give it free."""
-        if self.folder is not None:
-            self.folder.close()
+        if self._own is not None:
+            self._own.close()
 
     def find(self) -> str | None:
         """The checkpoint to go on from, as the settings ask for it; None: begin anew.
@@ -49,7 +68,16 @@ class Saver:
         Raises:
             InputError: There is none, or one is there and was not asked for.
         """
-        asked, folder = self.args.resume_from_checkpoint, self.folder
+        return self.trainer.world.on_main(self._find)
+
+    def _find(self) -> str | None:
+        asked, folder = self.args.resume_from_checkpoint, self._own
+        if n_restarts() and folder is not None:
+            # A launcher began anew: what the processes before have saved is what they were asked to do.
+            found = folder.find_last()
+            if found is not None:
+                return str(found)
+            asked = None if asked == "last" else asked
         if asked is None:
             n = len(folder.steps()) if folder is not None else 0
             if folder is not None and n:
@@ -71,7 +99,7 @@ class Saver:
 
     def resumed(self, path: str, step: int) -> None:
         """Note which checkpoint the trainer stands at: one just saved, or gone on from, which may lie elsewhere."""
-        is_here = self.folder is not None and Path(path).resolve() == self.folder.checkpoint(step).resolve()
+        is_here = self.folder is not None and Path(path).resolve() == checkpoint_of(self.folder, step).resolve()
         self._saved_step = step if is_here else None
         self.trainer.bad_steps.last_checkpoint = Path(path)
 
@@ -80,7 +108,7 @@ class Saver:
         """The checkpoint of this very step, if it is there."""
         if self.folder is None or self._saved_step != self.state.global_step:
             return None
-        return str(self.folder.checkpoint(self.state.global_step))
+        return str(checkpoint_of(self.folder, self.state.global_step))
 
     def save(self, run: Mapping[str, Any], *, again: bool = False) -> str | None:
         """Write the checkpoint of this step, if it is not there yet; its path, if there is one now.
@@ -93,23 +121,83 @@ class Saver:
             SaveError: It could not be written, and `on_save_error` says to stop.
         """
         step = self.state.global_step
-        if self.folder is None or (self._saved_step == step and not again):
+        is_begun = self._pending is not None and self._pending.step == step
+        if self.folder is None or ((self._saved_step == step or is_begun) and not again):
             return None
         if step == self.state.best_global_step:
-            self.state.best_model_checkpoint = self.folder.checkpoint(step).name
-        protected = {step, self.state.best_global_step} - {None}
-        contents = to_files({**collect(self.trainer), "run": {**run, "state": self.state.to_dict()}})
-        try:
-            path = self.folder.save(step, contents, self.args.save_total_limit, protected)
-        except SaveError as error:
-            if step == self.state.best_global_step:
-                self.state.best_model_checkpoint = None
-            if self.args.on_save_error == "stop":
-                raise
-            warnings.warn(f"{error}; training goes on", stacklevel=2)
+            self.state.best_model_checkpoint = checkpoint_of(self.folder, step).name
+        protected = {number for number in (step, self.state.best_global_step) if number is not None}
+        in_parts = self.args.sharding is not None and self.trainer.world.size > 1
+        state = {**collect(self.trainer, in_parts=in_parts), "run": {**run, "state": self.state.to_dict()}}
+        pending = Pending(step, to_files(state), protected)
+        if not in_parts:
+            return self._put(pending)
+        self.finish()
+        self._pending = self._begin_parts(pending)
+        return None
+
+    def poll(self) -> str | None:
+        """Put a checkpoint in its place whose parts are written by now; its path, if there is one.
+
+        Raises:
+            SaveError: As `save`.
+        """
+        return self.finish() if self._pending is not None and self._writer is not None and self._writer.is_done else None
+
+    def finish(self) -> str | None:
+        """As `poll`, but wait for the parts.
+
+        Raises:
+            SaveError: As `save`.
+        """
+        pending, self._pending = self._pending, None
+        if pending is None or self._writer is None:
             return None
-        self.resumed(str(path), step)
-        return str(path)
+        return self._put(pending, self._writer.finish())
+
+    def _begin_parts(self, pending: Pending) -> Pending | None:
+        from .shard_writer import ShardWriter, parts_of
+
+        if self._writer is None:
+            self._writer = ShardWriter(self.trainer.world)
+        tensors, tied = parts_of(pending.contents)
+        rest = {name: content for name, content in pending.contents.items() if name not in WHERE.values()}
+        rest[STATE] = {**rest[STATE], TIED: tied}
+        try:
+            self._writer.begin(self.trainer.world.on_main(lambda: self._make_folder(pending.step)), tensors)
+        except SaveError as error:
+            self._not_saved(pending.step, error)
+            return None
+        return pending._replace(contents=rest)
+
+    def _make_folder(self, step: int) -> str:
+        assert self._own is not None
+        return str(self._own.begin(step))
+
+    def _put(self, pending: Pending, failure: str | None = None) -> str | None:
+        """Write what the main process writes, and put the checkpoint in its place."""
+        try:
+            path = self.trainer.world.on_main(lambda: self._write(pending, failure))
+        except SaveError as error:
+            self._not_saved(pending.step, error)
+            return None
+        self.resumed(path, pending.step)
+        return path
+
+    def _write(self, pending: Pending, failure: str | None) -> str:
+        assert self._own is not None
+        if failure is not None:
+            self._own.give_up(pending.step)
+            path = self._own.checkpoint(pending.step)
+            raise SaveError(f"{path}: cannot be written: {failure}; free space, earlier checkpoints are whole [E-SAVE]")
+        return str(self._own.save(pending.step, pending.contents, self.args.save_total_limit, pending.protected))
+
+    def _not_saved(self, step: int, error: SaveError) -> None:
+        if step == self.state.best_global_step:
+            self.state.best_model_checkpoint = None
+        if self.args.on_save_error == "stop":
+            raise error
+        warnings.warn(f"{error}; training goes on", stacklevel=4)
 
     def save_file(self, epoch: int, run: Mapping[str, Any]) -> str | None:
         """Write `output_path.epN` behind pass `epoch`, or within it; its path, if it could be written.
@@ -128,10 +216,10 @@ class Saver:
     def load_best(self) -> None:
         """Take the weights of the best evaluation; where its checkpoint could not be saved, a warning says so."""
         name = self.state.best_model_checkpoint
-        if self.folder is None or name is None or not (self.folder.path / name).exists():
+        if self.folder is None or name is None or not (self.folder / name).exists():
             warnings.warn(
                 "load_best_model_at_end: no checkpoint of the best evaluation is there; the last weights stay", stacklevel=2
             )
             return
-        path = self.folder.path / name
+        path = self.folder / name
         load_weights(path, self.trainer.language_model, load_checkpoint(path)["model"])

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, is_out_of_memory
-from ..model.bert import starts_of
-from .batch import prepare_batch
+from ..errors import InputError, TrainingError, is_out_of_memory
+from .batch import prepare_batch, split
 from .criterion import Metrics, PretrainingCriterion
 from .objective import SUMS, sums_by
+from .parallel import Replicated, exchanging, gathered, replicate, row_of_padding
 from .randomness import random_state, set_random_state
 
 if TYPE_CHECKING:
@@ -60,6 +60,15 @@ class Verdict:
         return bool(self._is_good)
 
 
+class _Prepared(NamedTuple):
+    """A batch on the device, with its targets, its next-sentence answers counted, and whether it is any."""
+
+    values: dict[str, Any]
+    targets: Tensor
+    n_answers: int
+    is_there: bool
+
+
 class Outcome(NamedTuple):
     """What a step did."""
 
@@ -93,7 +102,8 @@ class Step:
         self.trainer, self.compute_loss, self.compute_metrics = trainer, compute_loss, compute_metrics
         self.n_parts = self.n_eval_parts = 1
         is_fused, is_simple = bool(trainer.optim.defaults.get("fused")), trainer.args.nan_policy == "skip"
-        self.is_deferred = trainer.device.type == "cuda" and is_fused and is_simple and not trainer.update.is_scaled
+        is_plain = is_simple and not trainer.update.is_scaled and trainer.args.sharding is None
+        self.is_deferred = trainer.device.type == "cuda" and is_fused and is_plain
         self._predictions: list[EvalPrediction] = []
 
     def evaluate(self, batch: Mapping[str, Tensor], metrics: Metrics) -> None:
@@ -103,7 +113,7 @@ class Step:
             try:
                 sums, targets, predictions = self._measure(waiting[0])
             except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error) or len(waiting[0]["bert_input"]) < 2:
+                if not is_out_of_memory(error) or len(waiting[0]["bert_input"]) < 2 or self.trainer.args.sharding is not None:
                     raise
                 self.n_eval_parts *= 2
             else:
@@ -119,22 +129,23 @@ class Step:
 
     def _measure(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor, EvalPrediction | None]:
         """The sums of a batch, its targets, and what is predicted for them where someone asks."""
-        prepared = prepare_batch(batch, self.trainer.bert.vocab_size, self.trainer.device)
-        targets = targets_of(prepared)
+        prepared, targets, _, is_there = self._prepare(batch)
         sums = self._sums(prepared, len(targets))
+        sums = sums if is_there else sums * 0
         if self.compute_metrics is None:
             return sums, targets, None
         model, (_, places) = self.trainer.language_model, prepared["places"]
-        with self.trainer.update.autocast():
+        with self.trainer.update.autocast(), gathered(self.trainer.exchanger):
             vectors = model.bert(prepared["bert_input"], prepared["segment_label"], prepared.get("example"), places)
             predicted = model.mask_lm.predict(vectors)
-        return sums, targets, EvalPrediction(predicted.cpu(), targets.cpu())
+        return sums, targets, EvalPrediction(predicted[: len(targets)].cpu(), targets.cpu())
 
     def own_metrics(self) -> dict[str, float]:
         """What `compute_metrics` makes of the batches evaluated since it was last asked."""
         if self.compute_metrics is None:
             return {}
-        words = EvalPrediction(*map(torch.cat, zip(*self._predictions, strict=True)))
+        ranks = self.trainer.world.gather(self._predictions)
+        words = EvalPrediction(*map(torch.cat, zip(*(each for rank in ranks for each in rank), strict=True)))
         self._predictions = []
         return {name: float(value) for name, value in self.compute_metrics(words).items()}
 
@@ -149,13 +160,19 @@ class Step:
 
         A step that does not fit into memory is tried again in twice as many parts, from the same random state.
         """
-        random = random_state()
+        random, trainer = random_state(), self.trainer
         while True:
             try:
                 measured = self._add_gradients([part for batch in batches for part in self._parts(batch, self.n_parts)])
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error) or self.n_parts >= max(len(batch["bert_input"]) for batch in batches):
                     raise
+                if trainer.world.size > 1:
+                    # The others wait in the middle of this step, which cannot begin again here alone.
+                    message = (
+                        f"rank {trainer.world.rank}: out of memory; set tokens_per_part, and go on from the last checkpoint"
+                    )
+                    raise TrainingError(f"{message} [E-MEMORY-RANK]") from error
                 self.n_parts *= 2
             else:
                 return self._update(measured, metrics)
@@ -166,7 +183,12 @@ class Step:
         """A batch in so many parts, or in as many as `tokens_per_part` asks for."""
         most = self.trainer.args.tokens_per_part
         n_needed = 1 if most is None else math.ceil(batch["bert_input"].numel() / most)
-        return split(batch, max(n_parts, n_needed))
+        parts = split(batch, max(n_parts, n_needed))
+        if most is not None and self.trainer.args.sharding is not None:
+            # Processes gather weights together, so that each has as many parts.
+            nothing = {name: value[:0] for name, value in batch.items()}
+            parts += [nothing] * (self.trainer.world.highest(len(parts)) - len(parts))
+        return parts
 
     def _memory_was_short(self, what: str) -> None:
         """Say what follows; called where the failed try holds no tensor any more."""
@@ -175,20 +197,45 @@ class Step:
         warnings.warn(f"out of memory: from here on {what}", stacklevel=3)
 
     def _add_gradients(self, batches: Sequence[Mapping[str, Tensor]]) -> list[tuple[Tensor, Tensor]]:
-        trainer = self.trainer
-        prepared = [prepare_batch(batch, trainer.bert.vocab_size, trainer.device) for batch in batches]
-        targets = [targets_of(batch) for batch in prepared]
-        n_targets = sum(map(len, targets))
-        n_answers = sum(len(batch.get("is_next", ())) for batch in prepared)
+        trainer, world = self.trainer, self.trainer.world
+        self._replicate(batches)
+        prepared = [self._prepare(batch) for batch in batches]
+        n_targets, n_answers = world.totals(
+            sum(len(each.targets) for each in prepared), sum(each.n_answers for each in prepared)
+        )
         trainer.optim_schedule.zero_grad()
         measured = []
-        for batch, targets_M in zip(prepared, targets, strict=True):
+        for number, (batch, targets_M, _, is_there) in enumerate(prepared, start=1):
             if measured:
                 trainer.tell("on_substep_end")
-            sums = self._sums(batch, n_targets)
-            trainer.update.backward(sums, n_targets, n_answers)
+            with exchanging(trainer.exchanger, is_last=number == len(prepared)):
+                sums = self._sums(batch, n_targets)
+                # A row of padding takes part in what all processes do together, and counts for nothing.
+                sums = sums if is_there else sums * 0
+                trainer.update.backward(sums, n_targets, n_answers, world.size)
             measured.append((sums.detach(), targets_M))
         return measured
+
+    def _replicate(self, batches: Sequence[Mapping[str, Tensor]]) -> None:
+        """Before the first step of several processes, which tells what a loss depends on, let them average gradients."""
+        trainer = self.trainer
+        if trainer.world.size == 1 or trainer.args.sharding is not None or isinstance(trainer.exchanger, Replicated):
+            return
+        if self.compute_loss is not None:
+            trainer.model = replicate(trainer.model, trainer.device, uses_all=False)
+        elif type(trainer.criterion) is PretrainingCriterion:
+            uses_all = all("is_next" in batch for batch in batches)
+            trainer.objective = replicate(trainer.objective, trainer.device, uses_all=uses_all)
+        else:
+            message = "a criterion of your own is not shared by several processes; give a compute_loss"
+            raise InputError(f"BERTTrainer: {message} [E-SETTING-CONFLICT]")
+
+    def _prepare(self, batch: Mapping[str, Tensor]) -> _Prepared:
+        trainer = self.trainer
+        is_there = trainer.world.size == 1 or bool(batch["bert_input"].numel())
+        values = prepare_batch(batch if is_there else row_of_padding(batch), trainer.bert.vocab_size, trainer.device)
+        targets = targets_of(values)
+        return _Prepared(values, targets if is_there else targets[:0], len(values.get("is_next", ())) * is_there, is_there)
 
     def _sums(self, batch: dict[str, Any], n_targets: int) -> Tensor:
         trainer = self.trainer
@@ -206,7 +253,7 @@ class Step:
         norm = trainer.update.clip(trainer.optim_schedule, trainer.language_model.parameters(), trainer.max_grad_norm)
         losses = torch.stack([sums[:, _LOSSES].sum() for sums, _ in measured]).sum()
         is_good = torch.isfinite(losses) if trainer.update.is_scaled else torch.isfinite(losses) & torch.isfinite(norm)
-        verdict = Verdict(is_good)
+        verdict = Verdict(is_good := trainer.world.all(is_good))
         trainer.tell("on_pre_optimizer_step")
         if self.is_deferred:
             trainer.update.step(trainer.optim_schedule, is_good)
@@ -226,28 +273,6 @@ class Step:
 def targets_of(prepared: Mapping[str, Any]) -> Tensor:
     """Target ids `[M]` of a prepared batch."""
     return prepared["bert_label"].flatten()[prepared["places"][1]]
-
-
-def split(batch: Mapping[str, Tensor], n_parts: int) -> list[Mapping[str, Tensor]]:
-    """A batch as several, of neighbouring rows; as it is where one part is asked for or it is none to be split."""
-    n_rows = len(batch["bert_input"]) if n_parts > 1 else 0
-    if n_rows < 2:
-        return [batch]
-    size = math.ceil(n_rows / n_parts)
-    counts = None
-    if "example" in batch:
-        counts = (starts_of(batch["example"]) & (batch["bert_input"] != 0)).sum(1).split(size)
-    parts = []
-    for number, start in enumerate(range(0, n_rows, size)):
-        part = {}
-        for name, value in batch.items():
-            if name == "is_next" and counts is not None:
-                first = sum(int(count.sum()) for count in counts[:number])
-                part[name] = value[first : first + int(counts[number].sum())]
-            else:
-                part[name] = value[start : start + size]
-        parts.append(part)
-    return parts
 
 
 def _sums_of_share(share: Tensor, batch: Mapping[str, Any], n_targets: int) -> Tensor:

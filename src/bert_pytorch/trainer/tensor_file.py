@@ -26,6 +26,8 @@ _NAMES = {kind: name for name, kind in _TYPES.items()}
 _MOST_HEADER = 100_000_000
 _SHARED = "shared"
 """In the header's own words: names that stand for a tensor written under another name, as tied weights do."""
+_PLACES = "DCP_SHARDING_INFO"
+"""There, of torch.distributed.checkpoint: where in the whole tensor a part begins."""
 
 
 def write_tensors(file: Writable, tensors: Mapping[str, Tensor]) -> None:
@@ -66,6 +68,15 @@ def tensors_of(content: bytearray, path: str | os.PathLike[str]) -> dict[str, Te
     Raises:
         InputError: The file is damaged; the message names `path` and says where.
     """
+    return parts_of(content, path)[0]
+
+
+def parts_of(content: bytearray, path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, list[int]]]:
+    """As `tensors_of`, and where in the whole tensor each begins, of those that are parts of one.
+
+    Raises:
+        InputError: As `tensors_of`.
+    """
     try:
         return _parse(content)
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
@@ -73,12 +84,13 @@ def tensors_of(content: bytearray, path: str | os.PathLike[str]) -> dict[str, Te
         raise InputError(f"{reason}; use an earlier checkpoint [E-CHECKPOINT-DAMAGED]") from error
 
 
-def _parse(content: bytearray) -> dict[str, Tensor]:
+def _parse(content: bytearray) -> tuple[dict[str, Tensor], dict[str, list[int]]]:
     size = int.from_bytes(content[:8], "little")
     if len(content) < 8 or size > min(_MOST_HEADER, len(content) - 8):
         raise ValueError("cut off within its header")
     header = json.loads(content[8 : 8 + size])
-    shared = json.loads(header.pop("__metadata__", {}).get(_SHARED, "{}"))
+    words = header.pop("__metadata__", {})
+    shared, places = (json.loads(words.get(name, "{}")) for name in (_SHARED, _PLACES))
     tensors = {}
     for name, entry in header.items():
         kind, (begin, end) = _TYPES[entry["dtype"]], entry["data_offsets"]
@@ -90,4 +102,5 @@ def _parse(content: bytearray) -> dict[str, Tensor]:
         if len(flat):
             flat.copy_(torch.frombuffer(content, dtype=kind, count=len(flat), offset=8 + size + begin))
         tensors[name] = flat.view(shape)
-    return {**tensors, **{alias: tensors[name] for alias, name in shared.items()}}
+    offsets = {name: [int(begin) for begin in place["saved_offsets"]] for name, place in places.items()}
+    return {**tensors, **{alias: tensors[name] for alias, name in shared.items()}}, offsets

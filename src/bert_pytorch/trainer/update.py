@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from .arguments import TrainingArguments
 from .objective import SUMS
 from .optim_schedule import ScheduledOptim
+from .parallel import whole
 
 _MLM, _NSP = SUMS.index("mlm_loss"), SUMS.index("nsp_loss")
 
@@ -47,16 +48,18 @@ class Update:
         """The context in which a model is run."""
         return torch.autocast(self._device_type, self._dtype, enabled=self._dtype is not None)
 
-    def backward(self, sums: Tensor, n_targets: int, n_answers: int) -> None:
+    def backward(self, sums: Tensor, n_targets: int, n_answers: int, n_ranks: int = 1) -> None:
         """Add one batch's gradients.
 
         Args:
             sums: `[1, S]`, as `PretrainingObjective` gives them.
-            n_targets: Targets of the whole step, which may have several batches.
+            n_targets: Targets of the whole step, of all its batches and processes.
             n_answers: Next-sentence answers of the whole step.
+            n_ranks: Processes over which gradients are averaged afterwards, where they are to be added.
         """
         totals_S = sums.sum(0)
-        self.scaler.scale(totals_S[_MLM] / max(1, n_targets) + totals_S[_NSP] / max(1, n_answers)).backward()
+        loss = totals_S[_MLM] / max(1, n_targets) + totals_S[_NSP] / max(1, n_answers)
+        self.scaler.scale(loss * n_ranks if n_ranks > 1 else loss).backward()
 
     @property
     def is_scaled(self) -> bool:
@@ -66,7 +69,8 @@ class Update:
     def clip(self, optim_schedule: ScheduledOptim, parameters: Iterable[nn.Parameter], max_grad_norm: float | None) -> Tensor:
         """Scale the gradients down to a norm, all together, where one is given; the norm they had, `[]`."""
         self.scaler.unscale_(optim_schedule.optimizer)
-        return nn.utils.clip_grad_norm_(parameters, math.inf if max_grad_norm is None else max_grad_norm)
+        norm = nn.utils.clip_grad_norm_(parameters, math.inf if max_grad_norm is None else max_grad_norm)
+        return whole(norm)
 
     def step(self, optim_schedule: ScheduledOptim, is_good: Tensor | None = None) -> None:
         """Move the parameters, and set the rate of the next step.

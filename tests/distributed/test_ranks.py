@@ -1,0 +1,172 @@
+"""Several processes under torchrun are one process with the same batch."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bert_pytorch.trainer.checkpoint import load_checkpoint
+
+from ..unit.examples import SOURCE, same_tensors, write_pairs
+from .ranks import PAIRS
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAN = {"max_steps": 20, "eval_strategy": "steps", "eval_steps": 5, "save_strategy": "steps", "save_steps": 10}
+KINDS = {
+    "plain": {},
+    "accumulated": {"batch_size": 2, "settings": {**PLAN, "gradient_accumulation_steps": 2}},
+    "packed": {"packing": True},
+    "masked words alone": {"objective": "mlm", "count": True},
+    "a loss of one's own": {"nan_word": "<unk>"},
+    "in parts": {"batch_size": 8, "settings": {**PLAN, "tokens_per_part": 26}},
+    "full": {"settings": {**PLAN, "sharding": "full", "tokens_per_part": 26}, "batch_size": 8, "count": True},
+    "grad": {"settings": {**PLAN, "sharding": "grad"}},
+}
+
+
+def launch(n, runs, folder, *, options=(), timeout=240):
+    """Run a plan with torchrun, or by one process; its exit status and stderr."""
+    plan = folder / f"plan-{time.monotonic_ns()}.json"
+    plan.write_text(json.dumps({"corpus": write_pairs(folder / "corpus.txt", PAIRS), "runs": runs}))
+    how = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={n}", *options] if n > 1 else []
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE)}
+    command = [sys.executable, *how, "-m", "tests.distributed.ranks", str(plan)]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
+    return done.returncode, done.stderr
+
+
+def runs_in(folder, names):
+    (folder).mkdir(parents=True, exist_ok=True)
+    return [{"settings": PLAN, **KINDS[name], "folder": str(folder / name)} for name in names]
+
+
+def figures(folder, name):
+    return json.loads((folder / name / "figures.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("ranks")
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    """Every kind of run, by 1, 2 and 4 processes."""
+    for n in (1, 2, 4):
+        status, err = launch(n, runs_in(folder / str(n), KINDS), folder)
+        assert status == 0, err[-3000:]
+    return folder
+
+
+def assert_same_curve(one, other):
+    assert len(one) == len(other) > 20
+    for left, right in zip(one, other, strict=True):
+        assert left.keys() == right.keys()
+        for name, value in left.items():
+            assert math.isclose(value, right[name], rel_tol=1e-5, abs_tol=1e-5), (left, right)
+
+
+@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("name", KINDS)
+def test_losses_and_figures_are_those_of_one_process(trained, name, n):
+    """21 pairs, so that the last batch leaves some processes without a row."""
+    alone, together = figures(trained / "1", name), figures(trained / str(n), name)
+    assert together["world"] == n
+    assert_same_curve(alone["logs"], together["logs"])
+    for figure in ("eval_loss", "eval_n_targets", "eval_n", "eval_unigram_loss", "real_tokens"):
+        assert together["report"].get(figure) == pytest.approx(alone["report"].get(figure), rel=1e-5)
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_sharding_leaves_each_process_its_part_of_the_moments(trained, n):
+    whole = figures(trained / "1", "plain")["moments"]
+    assert figures(trained / str(n), "plain")["moments"] == whole * n
+    for name in ("full", "grad"):
+        parts = figures(trained / str(n), name)["moments"]
+        # Rows that cannot be parted evenly make some parts larger.
+        assert sum(parts) == whole[0]
+        assert max(parts) < 1.25 * whole[0] / n
+
+
+def test_one_process_writes_and_what_it_writes_is_whole(trained):
+    assert sorted(path.name for path in (trained / "2" / "plain").iterdir() if path.is_dir()) == [
+        "checkpoint-10",
+        "checkpoint-20",
+    ]
+    one, two, full = (
+        load_checkpoint(trained / n / name / "checkpoint-20") for n, name in (("1", "plain"), ("2", "plain"), ("2", "grad"))
+    )
+    for other in (two, full):
+        assert other["model"].keys() == one["model"].keys()
+        for name, value in one["model"].items():
+            assert other["model"][name].shape == value.shape
+            assert float((other["model"][name] - value).abs().max()) < 1e-4
+
+
+@pytest.mark.parametrize("name", ["plain", "full"])
+@pytest.mark.parametrize("n", [1, 3, 4])
+def test_a_checkpoint_of_two_goes_on_with_any_number(trained, tmp_path, name, n):
+    run = runs_in(tmp_path, [name])[0]
+    run["settings"] = {**run["settings"], "resume_from_checkpoint": str(trained / "2" / name / "checkpoint-10")}
+    if n == 1:
+        run["settings"].pop("sharding", None)
+    status, err = launch(n, [run], tmp_path)
+    assert status == 0, err[-3000:]
+    after = [entry for entry in figures(trained / "2", name)["logs"] if entry["step"] > 10]
+    assert_same_curve_after(after, figures(tmp_path, name)["logs"])
+
+
+def assert_same_curve_after(one, other):
+    assert [entry["step"] for entry in one] == [entry["step"] for entry in other]
+    for left, right in zip(one, other, strict=True):
+        for name, value in left.items():
+            assert math.isclose(value, right[name], rel_tol=1e-5, abs_tol=1e-5), (left, right)
+
+
+def test_a_killed_process_is_begun_anew_and_nothing_changes(trained, tmp_path):
+    """Dropout too: each process goes on with its own draws."""
+    plan = {**PLAN, "save_steps": 3}
+    whole, killed = ({"settings": plan, "dropout": 0.3, "folder": str(tmp_path / name)} for name in ("whole", "killed"))
+    assert launch(2, [whole], tmp_path)[0] == 0
+    status, err = launch(2, [{**killed, "kill": [1, 8]}], tmp_path, options=["--max_restarts=3"])
+    assert status == 0, err[-3000:]
+    states = [load_checkpoint(tmp_path / name / "checkpoint-20") for name in ("whole", "killed")]
+    assert same_tensors(states[0]["model"], states[1]["model"])
+    assert same_tensors(states[0]["optimizer"], states[1]["optimizer"])
+
+
+def test_one_process_that_fails_stops_all_and_says_why(tmp_path):
+    began = time.monotonic()
+    status, err = launch(2, [{"settings": PLAN, "folder": str(tmp_path / "run"), "fail": [1, 4]}], tmp_path)
+    assert status == 1
+    assert "rank 1: callback Watch.on_step_end: ValueError: no luck" in err
+    assert time.monotonic() - began < 60
+
+
+def test_a_signal_to_one_process_stops_all_of_them_saved(tmp_path):
+    run = {"settings": PLAN, "folder": str(tmp_path / "run"), "dropout": 0.3}
+    status, err = launch(2, [{**run, "interrupt": [1, 7]}], tmp_path)
+    assert status == 1
+    for rank in (0, 1):
+        assert f"rank {rank}: stopped by signal {int(signal.SIGTERM)} after step 7: saved as" in err
+    run["settings"] = {**PLAN, "resume_from_checkpoint": "last"}
+    assert launch(2, [run, {"settings": PLAN, "folder": str(tmp_path / "whole"), "dropout": 0.3}], tmp_path)[0] == 0
+    states = [load_checkpoint(tmp_path / name / "checkpoint-20")["model"] for name in ("whole", "run")]
+    assert same_tensors(*states)
+
+
+def test_a_bad_line_is_named_whichever_process_had_it(tmp_path):
+    run = {"settings": {**PLAN, "num_train_epochs": 1, "max_steps": None}, "folder": str(tmp_path / "run"), "nan_word": "a7"}
+    status, err = launch(2, [run], tmp_path)
+    assert status == 0, err[-3000:]
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert [f"corpus.txt line{what}" in each for what, each in zip(("s 8, 19",), report["warnings"], strict=False)] or report[
+        "warnings"
+    ]
+    assert all("update is skipped" in each for each in report["warnings"])
