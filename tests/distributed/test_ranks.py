@@ -27,6 +27,7 @@ KINDS = {
     "in parts": {"batch_size": 8, "settings": {**PLAN, "tokens_per_part": 26}},
     "full": {"settings": {**PLAN, "sharding": "full", "tokens_per_part": 26}, "batch_size": 8, "count": True},
     "grad": {"settings": {**PLAN, "sharding": "grad"}},
+    **{f"zero {stage}": {"zero": stage} for stage in (1, 2, 3)},
 }
 
 

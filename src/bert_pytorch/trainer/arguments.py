@@ -90,6 +90,7 @@ class TrainingArguments:
     sharding: str | None = _of(
         None, ("full", "grad"), "processes share weights, gradients and moments out (FSDP2), or keep weights"
     )
+    deepspeed: str | None = _of(None, "", "DeepSpeed configuration, a JSON file; values may be auto")
     ddp_timeout: float = _of(1800, ABOVE_0, "seconds that a process waits for another before the run ends")
     seed: int = _of(42, WHOLE, "same seed, same run", changes=True)
     resume_from_checkpoint: str | None = _of(None, "", "last, or a checkpoint")
@@ -164,6 +165,18 @@ class TrainingArguments:
             (
                 self.sharding is not None and self.optim in ("muon", "adafactor"),
                 f"optim {self.optim} needs whole matrices and does not go with sharding; set adamw_torch_fused",
+            ),
+            (
+                self.deepspeed is not None and self.sharding is not None,
+                "deepspeed and sharding both share the model out; leave one out",
+            ),
+            (
+                self.deepspeed is not None and self.optim not in ("adamw_torch", "adamw_torch_fused"),
+                f"optim {self.optim} does not go with deepspeed, which shares AdamW's moments out; set adamw_torch",
+            ),
+            (
+                self.deepspeed is not None and (self.nan_policy == "rollback" or self.load_best_model_at_end),
+                "nan_policy rollback and load_best_model_at_end do not go with deepspeed; leave them out",
             ),
             (self.bf16 and self.fp16, "bf16 and fp16 are both on; leave fp16 out, or bf16 on an older GPU"),
             (

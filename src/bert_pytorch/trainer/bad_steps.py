@@ -93,7 +93,9 @@ class BadSteps:
         what = f"step {tried.step}: {what}, the update is skipped: {self._where(tried)}{self._keep(tried)}"
         self._said = what
         args = self.trainer.args
-        if self.n_in_a_row >= (1 if args.nan_policy == "raise" else args.max_bad_steps or _MOST_IN_A_ROW):
+        # DeepSpeed has added the gradients up by now, and cannot leave them out.
+        ends = args.nan_policy == "raise" or args.deepspeed is not None
+        if self.n_in_a_row >= (1 if ends else args.max_bad_steps or _MOST_IN_A_ROW):
             self._end()
         else:
             warnings.warn(what, stacklevel=4)

@@ -37,7 +37,7 @@ def collect(trainer: BERTTrainer, epoch: int | None = None, *, in_parts: bool = 
     """
     trainer.bad_steps.settle()
     position = trainer.position.state_dict(epoch)
-    weights, moments = trainer.language_model.state_dict(), trainer.optim.state_dict()
+    weights, moments = trainer.update.weights(trainer.language_model), trainer.update.moments(trainer.optim)
     metrics = trainer.pass_metrics if trainer.position.is_within_pass else None
     return {
         "library_version": __version__,

@@ -20,7 +20,7 @@ from ..errors import InputError, TrainingError, is_out_of_memory
 from .batch import prepare_batch, split
 from .criterion import Metrics, PretrainingCriterion
 from .objective import SUMS, sums_by
-from .parallel import Replicated, exchanging, gathered, replicate, row_of_padding
+from .parallel import Replicated, gathered, replicate, row_of_padding
 from .randomness import random_state, set_random_state
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class Step:
         for number, (batch, targets_M, _, is_there) in enumerate(prepared, start=1):
             if measured:
                 trainer.tell("on_substep_end")
-            with exchanging(trainer.exchanger, is_last=number == len(prepared)):
+            with trainer.update.exchanging(trainer.exchanger, is_last=number == len(prepared)):
                 sums = self._sums(batch, n_targets)
                 # A row of padding takes part in what all processes do together, and counts for nothing.
                 sums = sums if is_there else sums * 0
@@ -219,6 +219,11 @@ class Step:
     def _replicate(self, batches: Sequence[Mapping[str, Tensor]]) -> None:
         """Before the first step of several processes, which tells what a loss depends on, let them average gradients."""
         trainer = self.trainer
+        if trainer.args.deepspeed is not None:
+            from .deepspeed_engine import engage
+
+            engage(trainer)
+            return
         if trainer.world.size == 1 or trainer.args.sharding is not None or isinstance(trainer.exchanger, Replicated):
             return
         if self.compute_loss is not None:

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from .arguments import TrainingArguments
 from .objective import SUMS
 from .optim_schedule import ScheduledOptim
-from .parallel import whole
+from .parallel import exchanging, whole
 
 _MLM, _NSP = SUMS.index("mlm_loss"), SUMS.index("nsp_loss")
 
@@ -57,9 +58,17 @@ class Update:
             n_answers: Next-sentence answers of the whole step.
             n_ranks: Processes over which gradients are averaged afterwards, where they are to be added.
         """
-        totals_S = sums.sum(0)
-        loss = totals_S[_MLM] / max(1, n_targets) + totals_S[_NSP] / max(1, n_answers)
+        loss = self.share_of(sums, n_targets, n_answers)
         self.scaler.scale(loss * n_ranks if n_ranks > 1 else loss).backward()
+
+    def share_of(self, sums: Tensor, n_targets: int, n_answers: int) -> Tensor:
+        """What a batch adds to the loss of its step, `[]`."""
+        totals_S = sums.sum(0)
+        return totals_S[_MLM] / max(1, n_targets) + totals_S[_NSP] / max(1, n_answers)
+
+    def exchanging(self, module: nn.Module, *, is_last: bool) -> AbstractContextManager[None]:
+        """The context of one of a step's batches, run by `module`: gradients are exchanged behind the last one only."""
+        return exchanging(module, is_last=is_last)
 
     @property
     def is_scaled(self) -> bool:
@@ -83,6 +92,14 @@ class Update:
             # What torch's GradScaler tells its fused optimisers.
             vars(optim_schedule.optimizer)["found_inf"] = (~is_good).float()
         optim_schedule.step_and_update_lr(self.scaler)
+
+    def weights(self, model: nn.Module) -> dict[str, Tensor]:
+        """A model's weights, or the parts of them that this process has."""
+        return model.state_dict()
+
+    def moments(self, optimizer: Optimizer) -> dict[str, Any]:
+        """An optimiser's state, or the parts of it that this process has."""
+        return optimizer.state_dict()
 
     def state_dict(self) -> dict[str, Any]:
         """The scale, and how long it has held; empty without `fp16`."""
