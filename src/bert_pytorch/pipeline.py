@@ -88,7 +88,7 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
 
     from .dataset.vocab import Vocab
     from .trainer.checkpoint import find_last
-    from .trainer.distributed import start, stop
+    from .trainer.distributed import start
     from .trainer.reporting import ReportCallback
 
     began = time.perf_counter()
@@ -121,7 +121,6 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
     }
     trainer.callbacks = [_Lines(), *([ReportCallback(facts, vocab)] if folder is not None else [])]
     outcome = trainer.fit()
-    stop()
     return {
         "ok": True,
         **{name: outcome.get(name) for name in _REPORTED},
