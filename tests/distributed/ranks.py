@@ -68,13 +68,13 @@ def run(
     double=False,
     nan_word=None,
     count=False,
-    zero=None,
+    deepspeed=None,
     **events,
 ):
     """One run; its batch is that of all processes together."""
     world = start(False, 60)
-    if zero is not None:
-        ways = {"zero_optimization": {"stage": zero}, "gradient_clipping": "auto", "train_micro_batch_size_per_gpu": "auto"}
+    if deepspeed is not None:
+        ways = {"gradient_clipping": "auto", "train_micro_batch_size_per_gpu": "auto", **deepspeed}
         settings = {**settings, "deepspeed": f"{folder}.ds-{world.rank}.json"}
         Path(settings["deepspeed"]).write_text(json.dumps({**ways, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}}}))
     data, held_out = (BERTDataset(corpus, VOCAB, 13, seed=seed, objective=objective) for seed in (5, 6))

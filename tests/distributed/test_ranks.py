@@ -26,8 +26,8 @@ KINDS = {
     "a loss of one's own": {"nan_word": "<unk>"},
     "in parts": {"batch_size": 8, "settings": {**PLAN, "tokens_per_part": 26}},
     "full": {"settings": {**PLAN, "sharding": "full", "tokens_per_part": 26}, "batch_size": 8, "count": True},
-    "grad": {"settings": {**PLAN, "sharding": "grad"}},
-    **{f"zero {stage}": {"zero": stage} for stage in (1, 2, 3)},
+    "grad": {"settings": {**PLAN, "sharding": "grad", "ddp_timeout": 60}},
+    **{f"zero {stage}": {"deepspeed": {"zero_optimization": {"stage": stage}}} for stage in (1, 2, 3)},
 }
 
 

@@ -24,7 +24,7 @@ DIFFERENT = {
 REMOVED_THERE = {"warmup_ratio", "logging_dir"}
 OWN = {
     *("output_path", "stop_after_epochs", "max_minutes", "on_save_error", "allow_change", "nan_policy", "max_bad_steps"),
-    *("early_stopping_patience", "early_stopping_threshold", "float32_matmul_precision", "tokens_per_part"),
+    *("early_stopping_patience", "early_stopping_threshold", "float32_matmul_precision", "tokens_per_part", "sharding"),
 }
 CONFLICTS = [
     {"bf16": True, "fp16": True},
@@ -37,6 +37,11 @@ CONFLICTS = [
     {"load_best_model_at_end": True},
     {"save_total_limit": 2},
     {"nan_policy": "raise", "max_bad_steps": 3},
+    {"sharding": "full", "fp16": True},
+    {"sharding": "grad", "optim": "muon"},
+    {"sharding": "full", "deepspeed": "x.json"},
+    {"deepspeed": "x.json", "optim": "sgd"},
+    {"deepspeed": "x.json", "output_dir": "x", "load_best_model_at_end": True},
     {"nan_policy": "rollback"},
     {"nan_policy": "rollback", "output_dir": "x", "save_strategy": "no"},
     {"eval_strategy": "no", "lr_scheduler_type": "reduce_lr_on_plateau"},

@@ -30,6 +30,7 @@ from bert_pytorch.dataset.vocab import Vocab
 from bert_pytorch.errors import InputError, SaveError, TrainingError, UnavailableError, UserError
 from bert_pytorch.trainer import load_checkpoint
 from bert_pytorch.trainer.arguments import TrainingArguments
+from bert_pytorch.trainer.deepspeed_engine import read_config
 from bert_pytorch.trainer.distributed import World, lost_ranks_named, start
 from bert_pytorch.trainer.loading import as_loader
 from bert_pytorch.trainer.optimizers import make_optimizer
@@ -302,6 +303,7 @@ PROVOKE = {
     "E-DATA-LENGTH": lambda: BERTDataset(write("corpus.txt", b"a\tb\n"), WordVocab(["a"]), 4),
     "E-DATA-VOCAB": lambda: BERTDataset(write("corpus.txt", b"a\tb\n"), WordVocab(["z"]), 7),
     "E-DEPENDENCY": lambda: failing(ModuleNotFoundError("No module named 'torch'", name="torch")),
+    "E-DEEPSPEED-CONFIG": lambda: read_config(TrainingArguments(deepspeed=write("ds.json", b'{"gradient_clipping": 3}')), 4, 2),
     "E-DEVICE-CUDA": lambda: command(train, *SMALL[:-2], "--device", "cuda"),
     "E-ENCODED-CHANGED": changed_source,
     "E-ENCODED-FILE": cut_off,

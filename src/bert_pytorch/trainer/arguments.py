@@ -102,7 +102,7 @@ class TrainingArguments:
         """Check every value, then what they mean together."""
         for each in fields(self):
             self._check(each.name, each.metadata["expected"])
-        for wrong, message in self._contradictions():
+        for wrong, message in (*self._contradictions(), *self._contradictions_of_several_processes()):
             if wrong:
                 raise InputError(f"TrainingArguments: {message} [E-SETTING-CONFLICT]")
 
@@ -158,26 +158,6 @@ class TrainingArguments:
         evaluates = self.eval_strategy != "no"
         mode = (self.lr_scheduler_kwargs or {}).get("mode")
         return [
-            (
-                self.sharding is not None and self.fp16,
-                "fp16 does not go with sharding, whose parts would be scaled apart; set bf16",
-            ),
-            (
-                self.sharding is not None and self.optim in ("muon", "adafactor"),
-                f"optim {self.optim} needs whole matrices and does not go with sharding; set adamw_torch_fused",
-            ),
-            (
-                self.deepspeed is not None and self.sharding is not None,
-                "deepspeed and sharding both share the model out; leave one out",
-            ),
-            (
-                self.deepspeed is not None and self.optim not in ("adamw_torch", "adamw_torch_fused"),
-                f"optim {self.optim} does not go with deepspeed, which shares AdamW's moments out; set adamw_torch",
-            ),
-            (
-                self.deepspeed is not None and (self.nan_policy == "rollback" or self.load_best_model_at_end),
-                "nan_policy rollback and load_best_model_at_end do not go with deepspeed; leave them out",
-            ),
             (self.bf16 and self.fp16, "bf16 and fp16 are both on; leave fp16 out, or bf16 on an older GPU"),
             (
                 self.torch_compile_backend is not None and not self.torch_compile,
@@ -220,6 +200,30 @@ class TrainingArguments:
             (
                 self.save_total_limit is not None and not self.output_dir,
                 "save_total_limit has no effect without output_dir; name one",
+            ),
+        ]
+
+    def _contradictions_of_several_processes(self) -> list[tuple[bool, str]]:
+        return [
+            (
+                self.sharding is not None and self.fp16,
+                "fp16 does not go with sharding, whose parts would be scaled apart; set bf16",
+            ),
+            (
+                self.sharding is not None and self.optim in ("muon", "adafactor"),
+                f"optim {self.optim} needs whole matrices and does not go with sharding; set adamw_torch_fused",
+            ),
+            (
+                self.deepspeed is not None and self.sharding is not None,
+                "deepspeed and sharding both share the model out; leave one out",
+            ),
+            (
+                self.deepspeed is not None and self.optim not in ("adamw_torch", "adamw_torch_fused"),
+                f"optim {self.optim} does not go with deepspeed, which shares AdamW's moments out; set adamw_torch",
+            ),
+            (
+                self.deepspeed is not None and (self.nan_policy == "rollback" or self.load_best_model_at_end),
+                "nan_policy rollback and load_best_model_at_end do not go with deepspeed; leave them out",
             ),
         ]
 

@@ -12,12 +12,26 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from ..dataset import BERTDataset
 from ..dataset.loader import BatchLoader
 from ..errors import InputError
+from .arguments import TrainingArguments
 from .distributed import World
 from .randomness import random_state, set_random_state
 
 Batches = Iterable[Mapping[str, Tensor]]
 Collator = Callable[[list[Any]], Mapping[str, Tensor]]
 _BATCH_SIZE = 64
+
+
+def as_loaders(
+    train: Batches | Dataset[Any],
+    test: Batches | Dataset[Any] | None,
+    args: TrainingArguments,
+    collator: Collator | None,
+    world: World,
+) -> tuple[Batches, Batches | None]:
+    """The batches to train on and those to evaluate on; as `as_loader`."""
+    own, other = args.per_device_train_batch_size, args.per_device_eval_batch_size
+    train_data = as_loader(train, own, collator, world, shuffle=True)
+    return train_data, None if test is None else as_loader(test, other or own, collator, world, shuffle=False)
 
 
 def as_loader(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..dataset.draws import mix
 from ..dataset.loader import BatchLoader
 from ..errors import InputError, UnavailableError
 from ..model import BERT, BERTLM
@@ -150,6 +151,9 @@ def place_model(
     bert.gradient_checkpointing = args.gradient_checkpointing
     if args.torch_compile:
         bert.compile_blocks(args.torch_compile_backend)
+    if world.rank:
+        # Weights are the same in all processes; what dropout draws is not.
+        torch.manual_seed(mix(args.seed, world.rank) >> 1)
     if world.size > 1 and args.sharding is not None:
         shard(model if has_own_loss else objective, language_model, world, device, args.sharding)
     return language_model, model, objective

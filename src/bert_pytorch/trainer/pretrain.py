@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset
 from tqdm import tqdm
 
-from ..dataset.draws import mix
 from ..errors import InputError
 from ..memory import keep_freed_memory
 from ..model import BERT
@@ -25,7 +24,7 @@ from .checkpoint import save_checkpoint
 from .criterion import Metrics, PretrainingCriterion, check_finite
 from .distributed import start
 from .fit import Run
-from .loading import Batches, Collator, Position, as_loader, count_batches
+from .loading import Batches, Collator, Position, as_loaders, count_batches
 from .measuring import print_progress
 from .optim_schedule import ScheduledOptim
 from .plan import build_optimizer, build_schedule, choose_devices, count_steps, place_model, settle
@@ -112,9 +111,8 @@ class BERTTrainer:
         given = {
             **{"lr": lr, "betas": betas, "weight_decay": weight_decay, "warmup_steps": warmup_steps, "log_freq": log_freq},
             **{"max_steps": max_steps, "max_grad_norm": max_grad_norm, "bf16": bf16, "fp16": fp16},
-            "gradient_accumulation_steps": gradient_accumulation_steps,
+            **{"gradient_accumulation_steps": gradient_accumulation_steps, "gradient_checkpointing": gradient_checkpointing},
             "float32_matmul_precision": float32_matmul_precision,
-            "gradient_checkpointing": gradient_checkpointing,
             **{"torch_compile": torch_compile, "torch_compile_backend": torch_compile_backend},
         }
         self.args = settle(args, given)
@@ -122,23 +120,17 @@ class BERTTrainer:
         self.world = start(with_cuda and torch.cuda.is_available(), self.args.ddp_timeout)
         self.device, gpus = choose_devices(with_cuda, cuda_devices, self.world)
         self.update, self.bert = Update(self.device, self.args), bert
-        placed = place_model(
-            *(bert, vocab_size, self.args, self.device, gpus, self.world, word_counts), has_own_loss=compute_loss is not None
-        )
+        places = (self.device, gpus, self.world)
+        placed = place_model(bert, vocab_size, self.args, *places, word_counts, has_own_loss=compute_loss is not None)
         self.language_model, self.model, self.objective = placed
-        own, other = self.args.per_device_train_batch_size, self.args.per_device_eval_batch_size
-        self.train_data, self.test_data = as_loader(train_dataloader, own, data_collator, self.world, shuffle=True), None
-        if test_dataloader is not None:
-            self.test_data = as_loader(test_dataloader, other or own, data_collator, self.world, shuffle=False)
+        data = (train_dataloader, test_dataloader)
+        self.train_data, self.test_data = as_loaders(*data, self.args, data_collator, self.world)
         self.max_steps = self.args.max_steps if args is None else count_steps(args, self.train_data)
         self.max_grad_norm, self.log_freq = self.args.max_grad_norm or None, self.args.logging_steps
         self.optim = build_optimizer(self.args, self.language_model)
         self.optim_schedule: ScheduledOptim = build_schedule(self.args, self.optim, self.train_data, self.max_steps)
         self.criterion, self._word_counts = PretrainingCriterion(), word_counts
         self.callbacks, self.settings = callbacks, dict(settings or {})
-        if self.world.rank:
-            # Weights are the same in all processes; what dropout draws is not.
-            torch.manual_seed(mix(self.args.seed, self.world.rank) >> 1)
         self.position, self.step = Position(), Step(self, compute_loss, compute_metrics)
         self.bad_steps = BadSteps(self)
         self._run: Run | None = None
