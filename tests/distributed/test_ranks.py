@@ -34,7 +34,7 @@ KINDS = {
 def launch(n, runs, folder, *, options=(), timeout=240):
     """Run a plan with torchrun, or by one process; its exit status and stderr."""
     plan = folder / f"plan-{time.monotonic_ns()}.json"
-    plan.write_text(json.dumps({"corpus": write_pairs(folder / "corpus.txt", PAIRS), "runs": runs}))
+    plan.write_text(json.dumps({"corpus": str(write_pairs(folder / "corpus.txt", PAIRS)), "runs": runs}))
     how = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={n}", *options] if n > 1 else []
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE)}
     command = [sys.executable, *how, "-m", "tests.distributed.ranks", str(plan)]
