@@ -47,6 +47,7 @@ class Engine(Update):
         deepspeed = _import(trainer.device)
         config = read_config(trainer.args, _rows_of(trainer), trainer.world.size)
         if not dist.is_initialized():
+            os.environ.setdefault("LOCAL_RANK", "0")
             dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         self._base, before = trainer.optim, trainer.optim.state_dict()
         self._groups = [{**group, "params": list(group["params"])} for group in trainer.optim.param_groups]
@@ -114,6 +115,7 @@ class Engine(Update):
 
     def _take(self, before: Mapping[str, Any]) -> None:
         """Go on from the moments that a checkpoint had put into the optimiser."""
+        self._make_moments()
         values = [value for group in self._groups for value in group["params"]]
         for number, own in before["state"].items():
             for name in _MOMENTS:
@@ -122,6 +124,23 @@ class Engine(Update):
         for each in self._base.state.values():
             if steps and "step" in each:
                 each["step"] = torch.as_tensor(steps[0]).clone() if isinstance(each["step"], Tensor) else int(steps[0])
+
+
+    def _make_moments(self) -> None:
+        """Let the moments be there before the first step.
+
+        DeepSpeed links weights with moments behind the first step of the first group of weights, when those of the second are
+        not there yet, and never finds them later.
+        """
+        zero = self._engine.optimizer
+        names = ("single_partition_of_fp32_groups", "fp32_partitioned_groups_flat")
+        flat = next((getattr(zero, name) for name in names if hasattr(zero, name)), [])
+        for value in flat:
+            moments = {name: torch.zeros_like(value) for name in _MOMENTS}
+            self._base.state[value] = {"step": torch.zeros(()), **moments}
+        link = getattr(zero, "_lazy_init_hp_params_optimizer_state", None)
+        if link is not None:
+            link()
 
 
 def engage(trainer: BERTTrainer) -> None:

@@ -53,7 +53,6 @@ def replicate(module: nn.Module, device: torch.device, *, uses_all: bool) -> Dis
     return DistributedDataParallel(
         module,
         device_ids=devices,
-        broadcast_buffers=False,
         gradient_as_bucket_view=True,
         find_unused_parameters=not uses_all,
     )
