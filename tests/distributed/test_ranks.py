@@ -3,10 +3,12 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PLAN = {"max_steps": 20, "eval_strategy": "steps", "eval_steps": 5, "save_strategy": "steps", "save_steps": 10}
 KINDS = {
     "plain": {},
-    "accumulated": {"batch_size": 2, "settings": {**PLAN, "gradient_accumulation_steps": 2}},
+    "accumulated": {"settings": {**PLAN, "gradient_accumulation_steps": 2}},
     "packed": {"packing": True},
     "masked words alone": {"objective": "mlm", "count": True},
     "a loss of one's own": {"nan_word": "<unk>"},
@@ -29,6 +31,8 @@ KINDS = {
     "grad": {"settings": {**PLAN, "sharding": "grad", "ddp_timeout": 60}},
     **{f"zero {stage}": {"deepspeed": {"zero_optimization": {"stage": stage}}} for stage in (1, 2, 3)},
 }
+if find_spec("deepspeed") is None:
+    KINDS = {name: kind for name, kind in KINDS.items() if "deepspeed" not in kind}
 
 
 def launch(n, runs, folder, *, options=(), timeout=240):
@@ -80,8 +84,10 @@ def test_losses_and_figures_are_those_of_one_process(trained, name, n):
     alone, together = figures(trained / "1", name), figures(trained / str(n), name)
     assert together["world"] == n
     assert_same_curve(alone["logs"], together["logs"])
-    for figure in ("eval_loss", "eval_n_targets", "eval_n", "eval_unigram_loss", "real_tokens"):
-        assert together["report"].get(figure) == pytest.approx(alone["report"].get(figure), rel=1e-5)
+    figures_there = {"eval_loss", "eval_n_targets", "eval_n", "eval_unigram_loss", "real_tokens"} & set(alone["report"])
+    assert len(figures_there) >= 4
+    for figure in figures_there:
+        assert together["report"][figure] == pytest.approx(alone["report"][figure], rel=1e-5)
 
 
 @pytest.mark.parametrize("n", [2, 4])
@@ -162,12 +168,14 @@ def test_a_signal_to_one_process_stops_all_of_them_saved(tmp_path):
     assert same_tensors(*states)
 
 
-def test_a_bad_line_is_named_whichever_process_had_it(tmp_path):
-    run = {"settings": {**PLAN, "num_train_epochs": 1, "max_steps": None}, "folder": str(tmp_path / "run"), "nan_word": "a7"}
-    status, err = launch(2, [run], tmp_path)
-    assert status == 0, err[-3000:]
-    report = json.loads((tmp_path / "run" / "report.json").read_text())
-    assert [f"corpus.txt line{what}" in each for what, each in zip(("s 8, 19",), report["warnings"], strict=False)] or report[
-        "warnings"
-    ]
-    assert all("update is skipped" in each for each in report["warnings"])
+def test_bad_lines_are_named_whichever_process_had_them(tmp_path):
+    named = []
+    for n in (1, 2):
+        settings = {**PLAN, "max_steps": 6}
+        launch(n, [{"settings": settings, "folder": str(tmp_path / str(n)), "nan_word": "a7"}], tmp_path)
+        said = json.loads((tmp_path / str(n) / "report.json").read_text())["warnings"]
+        named.append(
+            [re.findall(r"^step (\d+): .* skipped: pass 0, (batch \d+), \S+ (lines? [\d, ]+);", each) for each in said]
+        )
+    assert named[0] == named[1]
+    assert sum(map(len, named[0])) >= 1

@@ -138,28 +138,29 @@ class BadSteps:
         loader = self.trainer.train_data
         if not isinstance(loader, BatchLoader):
             return names
-        places: list[int] = []
+        at_fault: list[int] = []
+        all_places: list[int] = []
         for number, batch in zip(numbers, tried.batches, strict=True):
             indices = loader.examples_of(tried.epoch, number, own=True)
-            rows = self._bad_rows(batch)
-            by_row = _examples_by_row(batch)
-            places += [indices[i] for row in rows for i in by_row[row]]
-        places = [place for own in self.trainer.world.gather(places) for place in own]
+            at_fault += [indices[i] for row in self._bad_rows(batch) for i in _examples_by_row(batch)[row]]
+            all_places += indices
+        gather = self.trainer.world.gather
+        places = [place for own in gather(at_fault) for place in own] or [place for own in gather(all_places) for place in own]
         shown = loader.dataset.describe(sorted(places)[:_MOST_NAMED])
         more = f" and {len(places) - _MOST_NAMED} more" if len(places) > _MOST_NAMED else ""
         return f"{names}, {shown}{more}"
 
     def _bad_rows(self, batch: Mapping[str, Tensor]) -> list[int]:
-        """The rows whose loss alone is no finite number; all, where none is."""
+        """The rows whose loss alone is no finite number; none, where they cannot be told apart."""
         n_rows = len(batch["bert_input"])
         # Parts of weights are gathered by all processes at once, of which each would look at other rows.
         if n_rows > _MOST_LOOKED_AT or (self.trainer.args.sharding is not None and self.trainer.world.size > 1):
-            return list(range(n_rows))
+            return []
         before = random_state()
         with torch.no_grad():
             losses = [self.trainer.step.loss_of(part) for part in split(batch, n_rows)]
         set_random_state(before)
-        return [row for row, loss in enumerate(losses) if not math.isfinite(loss)] or list(range(n_rows))
+        return [row for row, loss in enumerate(losses) if not math.isfinite(loss)]
 
     def _keep(self, tried: _Tried) -> str:
         """Write the batches down, so that the step can be looked at again; says where."""

@@ -125,7 +125,6 @@ class Engine(Update):
             if steps and "step" in each:
                 each["step"] = torch.as_tensor(steps[0]).clone() if isinstance(each["step"], Tensor) else int(steps[0])
 
-
     def _make_moments(self) -> None:
         """Let the moments be there before the first step.
 

@@ -181,8 +181,8 @@ class Run:
             if self.signals.received is not None:
                 self._interrupted(self.signals.received)
         except UserError as error:
-            if error.code == "E-CALLBACK":
-                # What training has reached is whole: it was the onlooker that failed.
+            if error.code == "E-CALLBACK" and trainer.world.size == 1:
+                # What training has reached is whole: it was the onlooker that failed. Others would not take part in a save.
                 self.saver.save(self._to_keep())
             raise
         self._note_who_stopped()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import torch
@@ -63,8 +63,10 @@ def exchanging(module: nn.Module, *, is_last: bool) -> Iterator[None]:
     """The context of one of a step's batches: gradients are exchanged behind the last one only."""
     if isinstance(module, FSDPModule):
         module.set_requires_gradient_sync(is_last)
-    waits = isinstance(module, DistributedDataParallel) and not is_last
-    with module.no_sync() if waits else nullcontext():
+    if isinstance(module, DistributedDataParallel) and not is_last:
+        with module.no_sync():
+            yield
+    else:
         yield
 
 

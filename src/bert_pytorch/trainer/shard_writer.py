@@ -36,7 +36,9 @@ class ShardWriter:
             message = f"sharded checkpoints: torch {torch.__version__} writes none without pickle, expected at least 2.8"
             raise UnavailableError(f"{message}; pip install 'torch>=2.8' [E-DEPENDENCY]")
         # Of its own, as it works beside the steps.
-        self._group, self.world = dist.new_group(backend="gloo"), world
+        group = dist.new_group(backend="gloo")
+        assert isinstance(group, dist.ProcessGroup)
+        self._group, self.world = group, world
         self._future: Future[Any] | None = None
 
     def begin(self, folder: str, tensors: Mapping[str, Tensor]) -> None:
