@@ -217,13 +217,13 @@ class Run:
         """Save, and end with the signal's exit status; what broke off within a step is not saved."""
         is_whole, path = not self.trainer.position.is_within_step, None
         if is_whole:
-            path = self._save(again=self.measuring.evaluation_is_due)
-            path = self._saved(self.saver.finish()) or path or self.saver.path_now
+            saved = self._save(again=self.measuring.evaluation_is_due)
+            path = self._saved(self.saver.finish()) or saved or self.saver.path_now
         if is_whole and path is None and self.args.output_path is not None:
             path = self.saver.save_file(self.trainer.position.epoch, self._to_keep())
+        self.trainer.world.gather(None)  # A launcher that sees one process end ends the others: all is written first.
         where = f"saved as {path}; go on with --resume_from_checkpoint last" if path else "its last checkpoint stays"
-        message = f"stopped by signal {number} after step {self.state.global_step}: {where} [E-INTERRUPTED]"
-        raise InterruptedRunError(number, message)
+        raise InterruptedRunError(number, f"stopped by signal {number} after step {self.state.global_step}: {where} [E-INTERRUPTED]")
 
     def _pass(self, epoch: int) -> None:
         args, control = self.args, self.handler.control
