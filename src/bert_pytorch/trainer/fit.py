@@ -43,9 +43,7 @@ class Run:
         self.eval_strategy = self.args.eval_strategy or ("epoch" if has_data else "no")
         if not has_data and (self.eval_strategy != "no" or self.args.needs_evaluations):
             raise InputError("fit: evaluations are asked for without held-out data; give test_dataloader [E-TRAINER-NO-TEST]")
-        built_in: list[object] = [JsonlCallback()]
-        if self.args.logging_dir is not None:
-            built_in.append(TensorBoardCallback())
+        built_in: list[object] = [JsonlCallback(), *([] if self.args.logging_dir is None else [TensorBoardCallback()])]
         if self.args.early_stopping_patience is not None:
             built_in.append(EarlyStoppingCallback(self.args.early_stopping_patience, self.args.early_stopping_threshold))
         if self.args.output_dir is not None and not any(isinstance(each, ReportCallback) for each in callbacks):
@@ -54,8 +52,8 @@ class Run:
         self.measuring = Measuring(trainer, self.state, self.handler)
         self.signals, self._has_begun = Signals(), False
         self.saver = Saver(trainer, self.args, self.state)
-        self._last_outcome: Outcome | None = None
         self._real_tokens, self._seconds, self._first_step = 0.0, 0.0, 0
+        self._last_outcome: Outcome | None = None
         self._checkpoint: str | None = None
         self.handler.call("on_init_end")
 
@@ -223,7 +221,8 @@ class Run:
             path = self.saver.save_file(self.trainer.position.epoch, self._to_keep())
         self.trainer.world.gather(None)  # A launcher that sees one process end ends the others: all is written first.
         where = f"saved as {path}; go on with --resume_from_checkpoint last" if path else "its last checkpoint stays"
-        raise InterruptedRunError(number, f"stopped by signal {number} after step {self.state.global_step}: {where} [E-INTERRUPTED]")
+        message = f"stopped by signal {number} after step {self.state.global_step}: {where} [E-INTERRUPTED]"
+        raise InterruptedRunError(number, message)
 
     def _pass(self, epoch: int) -> None:
         args, control = self.args, self.handler.control
