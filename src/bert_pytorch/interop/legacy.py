@@ -135,11 +135,11 @@ def _read(path: Path) -> Found:
         raise _damaged(path, str(error).partition("\n")[0] or type(error).__name__) from error
 
 
-def _walk(path: Path, found: Found, module: object, name: str, tensors: dict[str, Tensor], shells: dict[str, Shell]) -> None:
+def _walk(path: Path, found: Found, module: object, name: str, tensors: dict[str, Tensor], shells: dict[str, Shell], depth: int = 0) -> None:
     """Gather the tensors and modules of a tree of shells under dotted names."""
     if not isinstance(module, Shell):
         raise InputError(f"{path}: holds no model of bert-pytorch; give its .epN file [E-LEGACY-FILE]")
-    if name.count(".") > _DEEPEST:
+    if depth > _DEEPEST:
         raise _damaged(path, "its modules lie too deep in each other")
     shells[name.removesuffix(".")] = module
     for kind in ("_parameters", "_buffers"):
@@ -151,7 +151,7 @@ def _walk(path: Path, found: Found, module: object, name: str, tensors: dict[str
                     raise _damaged(path, f"{name}{each}: {error}") from error
     for each, child in _mapping(vars(module), "_modules").items():
         # A DataParallel around the model is none of its parts.
-        _walk(path, found, child, name if each == "module" else f"{name}{each}.", tensors, shells)
+        _walk(path, found, child, name if each == "module" else f"{name}{each}.", tensors, shells, depth + 1)
 
 
 def _mapping(state: Mapping[str, object], name: str) -> dict[str, object]:
