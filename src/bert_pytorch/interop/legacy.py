@@ -135,7 +135,9 @@ def _read(path: Path) -> Found:
         raise _damaged(path, str(error).partition("\n")[0] or type(error).__name__) from error
 
 
-def _walk(path: Path, found: Found, module: object, name: str, tensors: dict[str, Tensor], shells: dict[str, Shell], depth: int = 0) -> None:
+def _walk(
+    path: Path, found: Found, module: object, name: str, tensors: dict[str, Tensor], shells: dict[str, Shell], depth: int = 0
+) -> None:
     """Gather the tensors and modules of a tree of shells under dotted names."""
     if not isinstance(module, Shell):
         raise InputError(f"{path}: holds no model of bert-pytorch; give its .epN file [E-LEGACY-FILE]")
