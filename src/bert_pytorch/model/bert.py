@@ -5,6 +5,8 @@ Shapes: B sequences, L tokens per sequence, D hidden size, P places.
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Sequence
 
 import torch
@@ -154,6 +156,20 @@ class BERT(nn.Module):
             hidden_BLD = self.embedding(x)
             views = self._views(mask, torch.arange(x.size(1), device=x.device) if positions is None else positions)
         return self._encode(hidden_BLD, views, places)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str]) -> BERT:
+        """The encoder of a hub-style folder (`interop/huggingface.py`) or of a checkpoint, in evaluation mode.
+
+        Raises:
+            InputError: It cannot be read, or is of another graph.
+        """
+        # Reading files stands above models; only this name, that of Transformers, points up to it.
+        from ..interop.huggingface import load_any
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*begin anew")  # Heads are not asked for.
+            return load_any(folder).bert
 
     def compile_blocks(self, backend: str | None = None) -> None:
         """Let `torch.compile` translate the blocks; they keep their names, so checkpoints are the same.

@@ -5,6 +5,7 @@ Shapes: B sequences, L tokens per sequence, D hidden size, V vocabulary size, M 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import torch
@@ -66,6 +67,33 @@ class BERTLM(nn.Module):
         if bert_label is None:
             return next_B2, self.mask_lm(hidden_BLD)
         return next_B2, self.mask_lm(hidden_BLD[bert_label != 0])
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str]) -> BERTLM:
+        """The model of a hub-style folder or of a checkpoint, in evaluation mode; a warning names heads that begin anew.
+
+        Raises:
+            InputError: It cannot be read, or is of another graph.
+        """
+        # Files stand above models; only these two names, those of Transformers, point up to them.
+        from ..interop.huggingface import load_any
+
+        return load_any(folder)
+
+    def save_pretrained(self, folder: str | os.PathLike[str], vocab_path: str | os.PathLike[str] | None = None) -> None:
+        """Write a folder that Transformers loads.
+
+        Args:
+            folder: Made where it is missing.
+            vocab_path: The vocabulary's file; None: no tokenizer is written.
+
+        Raises:
+            InputError: The architecture has no counterpart, or the vocabulary is another.
+            SaveError: A file cannot be written.
+        """
+        from ..interop.huggingface import save_model
+
+        save_model(self, folder, vocab_path)
 
 
 class NextSentencePrediction(nn.Module):
