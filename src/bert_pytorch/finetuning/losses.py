@@ -6,7 +6,7 @@ Shapes: B texts, L tokens, C labels.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -92,3 +92,11 @@ def usual_loss(logits: Tensor, batch: dict[str, Tensor], task: str, kind: str | 
     if kind == MULTI:
         return nn.functional.binary_cross_entropy_with_logits(logits, labels.float())
     return nn.functional.cross_entropy(logits.flatten(0, -2), labels.flatten(), ignore_index=IGNORED)
+
+
+def count_targets(batch: Mapping[str, Tensor]) -> int:
+    """What a mean loss of a batch is over: tagged tokens, or rows."""
+    labels = batch.get("labels")
+    if labels is not None and labels.shape == batch["input_ids"].shape and not labels.is_floating_point():
+        return int((labels != IGNORED).sum())
+    return len(batch["input_ids"])
