@@ -12,7 +12,7 @@ from .tasks import ANSWERS, CAUSAL, CLASSIFICATION, MASKED, SEQ2SEQ, TOKENS, Tas
 
 _TEXT = ("text", "sentence", "sentence1", "premise", "question1", "review", "content", "comment", "message", "title", "line")
 _PAIR = ("text_pair", "sentence2", "hypothesis", "question2", "text2", "second")
-_LABEL = ("label", "labels", "class", "category", "target", "score", "stars", "rating", "similarity_score", "sentiment", "intent")
+_LABEL = ("label", "labels", "class", "category", "target", "score", "stars", "rating", "sentiment", "intent")
 _SOURCE = ("source", "input", "document", "article", "text", "dialogue", "question")
 _TARGET = ("target", "output", "summary", "highlights", "label", "answer", "translation")
 _USUAL: Mapping[str, Mapping[str, Sequence[str]]] = {

@@ -187,9 +187,7 @@ class FastEncoder:
         encoding = self._tokenizer.encode(text, second, is_pretokenized=is_split)
         windows = [encoding, *encoding.overflowing] if cut.stride is not None else [encoding]
         is_cut = bool(encoding.overflowing)
-        return [
-            Window(each.ids, each.type_ids, each.sequence_ids, each.word_ids, each.offsets, is_cut) for each in windows
-        ]
+        return [Window(each.ids, each.type_ids, each.sequence_ids, each.word_ids, each.offsets, is_cut) for each in windows]
 
     def save(self, folder: Path) -> None:
         """Write the tokenizer."""

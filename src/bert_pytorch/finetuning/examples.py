@@ -56,9 +56,7 @@ class Examples:
     skipped: dict[str, int] = field(default_factory=dict)
 
 
-def make_examples(
-    table: Table, settings: Settings, labels: LabelMap | None = None, *, with_labels: bool = True
-) -> Examples:
+def make_examples(table: Table, settings: Settings, labels: LabelMap | None = None, *, with_labels: bool = True) -> Examples:
     """Check the rows of a file and bring them into the form of the task.
 
     Args:
@@ -95,7 +93,8 @@ def make_examples(
 def _example(
     row: Mapping[str, Any], where: str, columns: Mapping[str, str | None], task: str, kind: str | None, with_labels: bool
 ) -> Example:
-    text, pair, label = (None if name is None else row.get(name) for name in (columns["text"], columns["pair"], columns["label"]))
+    names = columns["text"], columns["pair"], columns["label"]
+    text, pair, label = (None if name is None else row.get(name) for name in names)
     if task == TOKENS:
         return _tagged(where, text, label if with_labels else None)
     first = _text(where, columns["text"], text)
@@ -201,9 +200,7 @@ def _answers(where: str, value: object, context: str, with_labels: bool) -> list
 def _number_labels(found: Examples, table: Table, settings: Settings, kind: str | None) -> None:
     """Give labels their ids, those of training or new ones."""
     names = [
-        (name, item.where)
-        for item in found.items
-        for name in (item.label if isinstance(item.label, list) else [item.label])
+        (name, item.where) for item in found.items for name in (item.label if isinstance(item.label, list) else [item.label])
     ]
     if found.labels is None:
         make = tag_map if kind is None else map_labels

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from ..errors import InputError, UsageError
 from ..extras import import_extra
 from ..trainer.checkpoint_folder import is_checkpoint_folder
 from .encoders import FastEncoder
+from .foreign import HubConfig, HubTokenizer
 from .labels import LabelMap
 from .settings import Settings
 from .tasks import CAUSAL, CLASSIFICATION, MASKED, REGRESSION, TOKENS
@@ -29,7 +30,7 @@ class HubModel(NamedTuple):
     """
 
     model: Any
-    tokenizer: Any
+    tokenizer: HubTokenizer
     encoder: FastEncoder
 
     @property
@@ -99,7 +100,8 @@ def load_hub_model(settings: Settings, labels: LabelMap | None, folder: str | No
         if settings.from_scratch and folder is None:
             model = make.from_config(config)
         else:
-            model = make.from_pretrained(name, config=config, local_files_only=local, ignore_mismatched_sizes=labels is not None)
+            has_new = labels is not None  # The head of another number of labels begins anew.
+            model = make.from_pretrained(name, config=config, local_files_only=local, ignore_mismatched_sizes=has_new)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"{name}: cannot be loaded for {task.name}: {reason} [E-FINETUNE-MODEL]") from error
@@ -109,7 +111,7 @@ def load_hub_model(settings: Settings, labels: LabelMap | None, folder: str | No
     return HubModel(model, tokenizer, _encoder_of(name, tokenizer))
 
 
-def _load_tokenizer(transformers: Any, name: str, task: str, local: bool) -> Any:
+def _load_tokenizer(transformers: ModuleType, name: str, task: str, local: bool) -> HubTokenizer:
     """Words that are given one by one begin with a space, for tokenizers to which that matters."""
     options = {"add_prefix_space": True} if task == TOKENS else {}
     tokenizer = transformers.AutoTokenizer.from_pretrained(name, local_files_only=local, **options)
@@ -118,7 +120,7 @@ def _load_tokenizer(transformers: Any, name: str, task: str, local: bool) -> Any
     return tokenizer
 
 
-def _check_fit(name: str, settings: Settings, config: Any, tokenizer: Any) -> None:
+def _check_fit(name: str, settings: Settings, config: HubConfig, tokenizer: HubTokenizer) -> None:
     task = settings.task_and_kind[0].name
     most = getattr(config, "max_position_embeddings", None)
     most = min([n for n in (most, tokenizer.model_max_length) if isinstance(n, int) and 0 < n < 1 << 20], default=None)
@@ -129,10 +131,10 @@ def _check_fit(name: str, settings: Settings, config: Any, tokenizer: Any) -> No
         raise InputError(f"{name}: its tokenizer has no mask, which masked-lm needs; give another model [E-FINETUNE-MODEL]")
 
 
-def _encoder_of(name: str, tokenizer: Any) -> FastEncoder:
+def _encoder_of(name: str, tokenizer: HubTokenizer) -> FastEncoder:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise InputError(f"{name}: its tokenizer tells no offsets; give a model with a tokenizer.json [E-FINETUNE-MODEL]")
     document = backend.to_str()
-    adds_none = not (json.loads(document).get("post_processor") or {}).get("special_tokens") and backend.num_special_tokens_to_add(False) == 0
+    adds_none = backend.num_special_tokens_to_add(False) == 0
     return FastEncoder(document, int(tokenizer.pad_token_id or 0), tokenizer.eos_token_id if adds_none else None)

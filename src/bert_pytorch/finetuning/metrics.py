@@ -1,7 +1,7 @@
 """Figures of each task, computed here so that both engines and all scripts tell the same ones.
 
-Classification: accuracy, macro-F1 over the labels that are true or predicted somewhere, Matthews' correlation. Entities: exact spans, as the CoNLL
-evaluation counts them. Questions: exact match and word F1 of SQuAD.
+Classification: accuracy, macro-F1 over the labels that are true or predicted somewhere, Matthews' correlation. Entities: exact
+spans, as the CoNLL evaluation counts them. Questions: exact match and word F1 of SQuAD.
 """
 
 from __future__ import annotations

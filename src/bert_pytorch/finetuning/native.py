@@ -6,7 +6,6 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 import torch
@@ -77,9 +76,8 @@ class Run:
         self.model.train()
         with tqdm(total=self.max_steps, initial=self.step, desc="fine-tune", disable=None, file=sys.stderr) as bar:
             while self.step < self.max_steps and not self.is_ending:
-                rows = iter(self.batches.shuffled(self.epoch))
-                size = self.args.gradient_accumulation_steps
-                groups = [group for group in iter(lambda: list(islice(rows, size)), [])]
+                rows, size = self.batches.shuffled(self.epoch), self.args.gradient_accumulation_steps
+                groups = [rows[i : i + size] for i in range(0, len(rows), size)]
                 for group in groups[self.n_groups :]:
                     self._step([self.batches.make(each) for each in group])
                     bar.update()
@@ -163,7 +161,7 @@ class Run:
             self._evaluate()
         is_stopped = self.step == self.settings.stop_after_steps
         self.is_ending |= is_stopped
-        if is_due(args.save_strategy, args.save_steps or 500, self.step, is_pass_end) or (is_stopped and self.step < self.max_steps):
+        if is_due(args.save_strategy, args.save_steps or 500, self.step, is_pass_end) or is_stopped:
             native_state.save(self)
 
     def _evaluate(self) -> None:
@@ -246,7 +244,9 @@ def train(settings: Settings, data: Data, observer: Observer | None = None) -> t
     finally:
         folder.close()
     facts: dict[str, object] = {"steps": run.step, "train_loss": run.total_loss / max(1, run.step), "device": str(run.device)}
-    facts |= {"best_checkpoint": None if run.best is None else f"checkpoint-{run.best['step']}", "train_seconds": seconds}
+    has_best = run.best is not None and int(run.best["step"]) in folder.steps()
+    best = str(folder.checkpoint(int(run.best["step"]))) if run.best is not None and has_best else None
+    facts |= {"best_checkpoint": best, "train_seconds": seconds}
     rows = (run.step - first) / run.per_pass * len(data.train)
     facts |= {"examples_per_second": rows / seconds if rows else None, "learning_parameters": run.n_parameters}
     facts |= {f"{name}_cut_rows": each.n_cut for name, each in features.items()}

@@ -18,14 +18,27 @@ if TYPE_CHECKING:
     from .native import Run
 
 _PLANS = ("num_train_epochs", "max_steps", "per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate")
-_PLANS += ("lr_scheduler_type", "warmup_steps", "warmup_ratio", "optim", "weight_decay", "seed", "bf16", "fp16", "max_grad_norm")
+_PLANS += (
+    "lr_scheduler_type",
+    "warmup_steps",
+    "warmup_ratio",
+    "optim",
+    "weight_decay",
+    "seed",
+    "bf16",
+    "fp16",
+    "max_grad_norm",
+)
+
+
+_DATA = ("task", "model", "vocab", "train_file", "max_length", "pooling", "loss")
+_DATA += ("layer_rate_decay", "freeze_layers", "freeze_embeddings")
 
 
 def plan_of(run: Run) -> dict[str, Any]:
     """What decides the steps of a run; a checkpoint of another plan is none to go on from."""
     settings = run.settings
-    own = {name: getattr(settings, name) for name in ("task", "model", "vocab", "train_file", "max_length", "pooling", "loss")}
-    own |= {"layer_rate_decay": settings.layer_rate_decay, "freeze_layers": settings.freeze_layers}
+    own = {name: getattr(settings, name) for name in _DATA}
     rates = {name: getattr(run.args, name) for name in _PLANS}
     return {**own, **rates, "train_windows": len(run.batches.features)}
 

@@ -1,4 +1,4 @@
-"""Labelled data from files: tables (CSV, TSV, JSONL, Parquet), CoNLL columns, SQuAD JSON, and folders of the datasets package."""
+"""Labelled data from files: tables (CSV, TSV, JSONL, Parquet), CoNLL columns, SQuAD JSON, folders of the datasets package."""
 
 from __future__ import annotations
 
@@ -189,7 +189,8 @@ def _read_squad(path: str, articles: Sequence[Mapping[str, Any]]) -> Table:
                     asked = {"id": str(question["id"]), "question": question["question"], "context": paragraph["context"]}
                     rows.append({**asked, "answers": found})
     except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: question {len(rows) + 1} lacks {error}; expected SQuAD's form [E-FINETUNE-FORMAT]") from error
+        where = f"{path}: question {len(rows) + 1}"
+        raise InputError(f"{where} lacks {error}; expected SQuAD's form [E-FINETUNE-FORMAT]") from error
     return Table(path, ["id", "question", "context", "answers"], rows, range(1, len(rows) + 1))
 
 

@@ -115,7 +115,8 @@ def measure(predictions: Predictions, examples: Sequence[Example], settings: Set
     task, kind = settings.task_and_kind
     true = [example.label for example in examples]
     if task.name == TOKENS and labels is not None:
-        return metrics.entities(predictions.values, [[labels.names[i] for i in tags] for tags in true])
+        names = list(labels.names)
+        return metrics.entities(predictions.values, [[names[i] for i in tags] for tags in true])
     if task.name == ANSWERS:
         return metrics.answers(predictions.values, [[text for text, _ in example.answers] for example in examples])
     if kind == REGRESSION:

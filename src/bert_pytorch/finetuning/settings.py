@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import InputError, UnreadableError, UsageError
 from .tasks import ANSWERS, CLASSIFICATION, SINGLE, TASKS, Task, find_task, metric_of
 
+_FROM_1 = ("max_length", "max_target_length", "max_answer_tokens", "min_train_rows", "max_train_rows", "stop_after_steps")
 ENGINES = ("transformers", "native")
 FORMATS = ("csv", "tsv", "jsonl", "json", "parquet", "conll", "squad")
 POOLINGS = ("cls", "mean", "max")
@@ -71,7 +72,7 @@ class Settings:
     class_weights: str | Sequence[float] | None = field(default=None, metadata={"help": "balanced, or a weight a label"})
     loss: str = field(default="cross_entropy", metadata={"help": "cross_entropy, or focal for classes hard to tell"})
     compute_loss: str | None = field(default=None, metadata={"help": "Python file with compute_loss(logits, labels)"})
-    compute_metrics: str | None = field(default=None, metadata={"help": "Python file with compute_metrics(predictions, labels)"})
+    compute_metrics: str | None = field(default=None, metadata={"help": "Python file with compute_metrics(predicted, labels)"})
     callbacks: str | None = field(default=None, metadata={"help": "Python file with a list `callbacks`"})
     early_stopping_patience: int | None = field(default=None, metadata={"help": "evaluations without a new best, then stop"})
     early_stopping_threshold: float = field(default=0.0, metadata={"help": "by how much a best must be better"})
@@ -95,7 +96,7 @@ class Settings:
                 raise _wrong(name, getattr(self, name), f"one of: {', '.join(allowed)}")
         if self.file_format is not None and self.file_format not in FORMATS:
             raise _wrong("file_format", self.file_format, f"one of: {', '.join(FORMATS)}")
-        for name in ("max_length", "max_target_length", "max_answer_tokens", "min_train_rows", "max_train_rows", "stop_after_steps"):
+        for name in _FROM_1:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise _wrong(name, value, "at least 1")
@@ -135,14 +136,16 @@ class Settings:
         if self.engine == "transformers":
             for name in NATIVE_ONLY:
                 if getattr(self, name) != defaults[name]:
-                    raise UsageError(f"{name} has no effect with engine transformers; set engine to native [E-SETTING-CONFLICT]")
+                    message = f"{name} has no effect with engine transformers; set engine to native"
+                    raise UsageError(f"{message} [E-SETTING-CONFLICT]")
         if self.engine == "native" and not task.is_native:
             able = ", ".join(each.name for each in TASKS.values() if each.is_native)
             raise UsageError(f"engine native has heads for {able}; {task.name} needs engine transformers [E-FINETUNE-TASK]")
         if self.problem_type is not None and task.name != CLASSIFICATION:
             raise UsageError(f"problem_type has no effect on {task.name}; leave it out [E-SETTING-CONFLICT]")
         if (self.class_weights is not None or self.loss != "cross_entropy") and kind != SINGLE:
-            raise UsageError(f"class_weights and focal loss are for one label a text, not {kind or task.name} [E-SETTING-CONFLICT]")
+            message = f"class_weights and focal loss are for one label a text, not {kind or task.name}; leave them out"
+            raise UsageError(f"{message} [E-SETTING-CONFLICT]")
         if self.compute_loss and (self.class_weights is not None or self.loss != "cross_entropy"):
             raise UsageError("compute_loss is set beside class_weights or loss; leave one out [E-SETTING-CONFLICT]")
         if self.data_dir and (self.train_file or self.validation_file or self.test_file):
@@ -199,7 +202,8 @@ def settings_of(values: Mapping[str, object]) -> Settings:
         near = difflib.get_close_matches(name, OWN, n=1, cutoff=0.87)
         if near:
             raise UsageError(f"{name}: unknown setting; did you mean {near[0]}? [E-FINETUNE-SETTING]")
-        training[name] = _number(value)
+        # YAML reads the word `no` as false.
+        training[name] = "no" if value is False and name.endswith("_strategy") else _number(value)
     for old, new in (("warmup_ratio", "warmup_steps"), ("evaluation_strategy", "eval_strategy")):
         if old in flat and new not in flat:
             del training[new]
@@ -220,8 +224,8 @@ def _read_yaml(path: str) -> dict[str, object]:
         reason = " ".join(str(error).split())
         raise InputError(f"{path}: no YAML: {reason}; write lines such as `task: causal-lm` [E-CONFIG-YAML]") from error
     if not isinstance(values, dict):
-        kind = type(values).__name__
-        raise InputError(f"{path}: expected names and values, got {kind}; write lines such as `task: causal-lm` [E-CONFIG-YAML]")
+        message = f"expected names and values, got {type(values).__name__}; write lines such as `task: causal-lm`"
+        raise InputError(f"{path}: {message} [E-CONFIG-YAML]")
     return {str(name): value for name, value in values.items()}
 
 

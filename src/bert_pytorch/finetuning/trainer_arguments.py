@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from ..errors import InputError, UsageError
+from .foreign import Arguments
 from .names import Values, modern
 from .settings import Settings
 from .tasks import CAUSAL, MASKED, SEQ2SEQ
@@ -14,7 +16,7 @@ from .tasks import CAUSAL, MASKED, SEQ2SEQ
 _WITHOUT_EFFECT = ("do_train", "do_eval", "do_predict", "remove_unused_columns")
 
 
-def make_arguments(transformers: Any, settings: Settings, notices: list[str]) -> Any:
+def make_arguments(transformers: ModuleType, settings: Settings, notices: list[str]) -> Arguments:
     """The `TrainingArguments` of a run.
 
     Args:
@@ -54,7 +56,7 @@ def make_arguments(transformers: Any, settings: Settings, notices: list[str]) ->
         raise InputError(f"TrainingArguments: {reason} [E-FINETUNE-ARGUMENT]") from error
 
 
-def resume_from(transformers: Any, settings: Settings) -> str | None:
+def resume_from(transformers: ModuleType, settings: Settings) -> str | None:
     """The checkpoint to go on from, if any.
 
     Raises:

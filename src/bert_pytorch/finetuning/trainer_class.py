@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..errors import UsageError
 from .features import IGNORED
+from .foreign import Arguments, Trainer
 from .hub_models import HubModel
 from .losses import Loss
 from .metrics import Figures, perplexity
@@ -22,16 +24,16 @@ if TYPE_CHECKING:
 
 
 def make_trainer(
-    transformers: Any,
+    transformers: ModuleType,
     settings: Settings,
-    args: Any,
+    args: Arguments,
     hub: HubModel,
     collator: Callable[[Any], dict[str, Tensor]],
     loss: Loss | None,
     measured: Measured,
     observer: Observer | None,
     datasets: tuple[Any, Any],
-) -> Any:
+) -> Trainer:
     """A Trainer of the task, on training and held-out data.
 
     Raises:
@@ -49,7 +51,7 @@ def make_trainer(
         own_sets: dict[int, Any]
 
         def evaluate(
-            self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+            self, eval_dataset: object = None, ignore_keys: None = None, metric_key_prefix: str = "eval"
         ) -> dict[str, float]:
             """Evaluate, add perplexity for language models, and tell the observer."""
             chosen = self.eval_dataset if eval_dataset is None else eval_dataset
@@ -61,10 +63,9 @@ def make_trainer(
                 self.control.should_training_stop |= observer.evaluated(figures, self.state.global_step)
             return figures
 
-        def _get_collator_with_removed_columns(self, data_collator: Any, description: str | None = None) -> Any:
-            return data_collator
-
-        def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        def training_step(
+            self, model: nn.Module, inputs: dict[str, Tensor], num_items_in_batch: Tensor | int | None = None
+        ) -> Tensor:
             """One batch; after the step that is to be the last of this process, stop and save."""
             value = super().training_step(model, inputs, num_items_in_batch)
             if self.state.global_step + 1 == settings.stop_after_steps and self.accelerator.sync_gradients:
@@ -89,7 +90,7 @@ def make_trainer(
 def scaled(loss: Loss) -> Callable[..., Tensor]:
     """A mean loss as the Trainer wants it: over all items of the step, which may have several batches."""
 
-    def compute(outputs: Any, labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+    def compute(outputs: Mapping[str, Tensor], labels: Tensor, num_items_in_batch: Tensor | int | None = None) -> Tensor:
         value = loss(outputs["logits"], labels)
         if num_items_in_batch is None:
             return value
@@ -98,7 +99,7 @@ def scaled(loss: Loss) -> Callable[..., Tensor]:
     return compute
 
 
-def callbacks_of(transformers: Any, settings: Settings) -> list[Any]:
+def callbacks_of(transformers: ModuleType, settings: Settings) -> list[Any]:
     """Early stopping, and the user's own."""
     callbacks = [] if settings.callbacks is None else load_list(settings.callbacks, "callbacks")
     if settings.early_stopping_patience is not None:

@@ -15,6 +15,7 @@ from .collating import MaskingCollator, PaddingCollator
 from .data import Data
 from .examples import Example
 from .features import Feature, Features, make_features
+from .foreign import HubTokenizer, Prediction
 from .hub_models import HubModel, load_hub_model
 from .labels import LabelMap
 from .losses import Loss, make_loss
@@ -35,7 +36,7 @@ class Measured:
         examples, features: Of the data at hand.
     """
 
-    def __init__(self, settings: Settings, labels: LabelMap | None, tokenizer: Any) -> None:
+    def __init__(self, settings: Settings, labels: LabelMap | None, tokenizer: HubTokenizer) -> None:
         """Measure for this task."""
         self.settings, self.labels, self.tokenizer = settings, labels, tokenizer
         self.examples: Sequence[Example] = ()
@@ -43,9 +44,9 @@ class Measured:
         path = settings.compute_metrics
         self.own: Callable[..., Any] | None = None if path is None else load_function(path, "compute_metrics")
 
-    def __call__(self, prediction: Any) -> Figures:
+    def __call__(self, prediction: Prediction) -> Figures:
         """As `compute_metrics` of the Trainer."""
-        predictions = self.predictions_of(prediction.predictions)
+        predictions = self.predictions_of(prediction)
         if self.settings.task_and_kind[0].name == SEQ2SEQ:
             from .generating import rouge
 
@@ -54,8 +55,9 @@ class Measured:
             figures = measure(predictions, self.examples, self.settings, self.labels)
         return figures | own_figures(self.own, predictions, self.examples)
 
-    def predictions_of(self, raw: Any) -> Predictions:
+    def predictions_of(self, prediction: Prediction) -> Predictions:
         """Predictions from logits padded to the longest window of all, or from the ids that were generated."""
+        raw = prediction.predictions
         task = self.settings.task_and_kind[0].name
         if task == SEQ2SEQ:
             ids = raw[0] if isinstance(raw, tuple) else raw
@@ -136,8 +138,8 @@ def collator_of(settings: Settings, hub: HubModel) -> Callable[[Any], dict[str, 
     """What makes batches for the task."""
     task = settings.task_and_kind[0].name
     padding = PaddingCollator(int(hub.tokenizer.pad_token_id), with_types=hub.with_types and task != SEQ2SEQ)
-    if task == MASKED:
-        tokenizer = hub.tokenizer
+    tokenizer = hub.tokenizer
+    if task == MASKED and tokenizer.mask_token_id is not None:
         specials = tokenizer.all_special_ids
         return MaskingCollator(padding, tokenizer.mask_token_id, specials, len(tokenizer), settings.mlm_probability)
     return padding
