@@ -176,13 +176,16 @@ class FastEncoder:
 
     def encode(self, first: str | Sequence[str], second: str | None, cut: Cut) -> list[Window]:
         """As `Encoder.encode`."""
-        if cut != self._set:
-            self._truncate(cut)
         is_split = not isinstance(first, str)
         if cut.stride is not None and second is not None:
+            # The package refuses such a question with a bare Exception, so it is looked at before.
+            self._tokenizer.no_truncation()
+            self._set = None
             n_first = len(self._tokenizer.encode(first, add_special_tokens=False, is_pretokenized=is_split).ids)
             n_special = self._tokenizer.num_special_tokens_to_add(True)
             _check_room(cut.max_length - n_special - n_first - cut.stride, n_first, cut)
+        if cut != self._set:
+            self._truncate(cut)
         text = list(first) if is_split else first
         encoding = self._tokenizer.encode(text, second, is_pretokenized=is_split)
         windows = [encoding, *encoding.overflowing] if cut.stride is not None else [encoding]

@@ -84,28 +84,30 @@ def predict_answers(
         examples: The questions.
         most_tokens: Longest answer.
     """
-    best: list[list[tuple[float, str]]] = [[] for _ in examples]
+    # Two windows may hold the same place of the context: it counts once, with the better score.
+    best: list[dict[tuple[int, int], float]] = [{} for _ in examples]
     for start, end, window, owner in zip(starts, ends, features.windows, features.owners, strict=True):
         first, last = context_places(window)
         n_best = min(_BEST, last + 1 - first)
         begins = (start[first : last + 1].float().topk(n_best).indices + first).tolist()
         closes = (end[first : last + 1].float().topk(n_best).indices + first).tolist()
-        context = examples[owner].pair or ""
         for i in begins:
             for j in closes:
                 if i <= j < i + most_tokens:
-                    text = context[window.offsets[i][0] : window.offsets[j][1]]
-                    best[owner].append((float(start[i]) + float(end[j]), text))
+                    place = window.offsets[i][0], window.offsets[j][1]
+                    score = float(start[i]) + float(end[j])
+                    best[owner][place] = max(score, best[owner].get(place, -math.inf))
     values: list[Any] = []
     confidence: list[float | None] = []
-    for found in best:
-        top = heapq.nlargest(_BEST, found)
+    for found, example in zip(best, examples, strict=True):
+        top = heapq.nlargest(_BEST, ((score, place) for place, score in found.items()))
         if not top:
             values.append("")
             confidence.append(0.0)
             continue
         total = sum(math.exp(score - top[0][0]) for score, _ in top)
-        values.append(top[0][1])
+        begin, close = top[0][1]
+        values.append((example.pair or "")[begin:close])
         confidence.append(1 / total)
     return Predictions(values, confidence, [])
 
