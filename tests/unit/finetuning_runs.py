@@ -2,6 +2,7 @@
 
 import json
 import random
+from itertools import pairwise
 
 import pytest
 import torch
@@ -141,7 +142,7 @@ def write_t5(folder):
 def write_checkpoint(folder):
     """A checkpoint of this project with its vocabulary of words."""
     rows = [text for text, _ in texts(200)] + [f"{name} Smith was fine ." for name in NAMES]
-    pairs = [(first, second) for first, second in zip(rows, rows[1:], strict=False)]
+    pairs = list(pairwise(rows))
     data = make_dataset(folder / "corpus.txt", pairs, seq_len=24)
     data.vocab.save_vocab(folder / "vocab.json")
     torch.manual_seed(0)

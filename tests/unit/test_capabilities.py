@@ -156,7 +156,9 @@ def test_a_setting_changes_what_is_trained_and_is_kept_in_the_checkpoint(tmp_pat
     assert {name: kept[name] for name in settings} == settings
 
 
-@pytest.mark.parametrize("settings", [{"gradient_checkpointing": True}, {"torch_compile": True, "torch_compile_backend": "eager"}])
+@pytest.mark.parametrize(
+    "settings", [{"gradient_checkpointing": True}, {"torch_compile": True, "torch_compile_backend": "eager"}]
+)
 def test_how_a_step_is_computed_changes_neither_weights_nor_their_names(tmp_path, settings):
     """A compiled run goes on from one that was not, and the other way round."""
     (tmp_path / "plain").mkdir()
@@ -229,9 +231,7 @@ def test_short_memory_in_an_evaluation_costs_no_figure(tmp_path):
     whole = start(tmp_path, num_train_epochs=1, compute_metrics=lambda words: {"n": float(len(words.label_ids))})
     expected = whole.fit()
     (tmp_path / "short").mkdir()
-    trainer = start(
-        tmp_path / "short", num_train_epochs=1, compute_metrics=lambda words: {"n": float(len(words.label_ids))}
-    )
+    trainer = start(tmp_path / "short", num_train_epochs=1, compute_metrics=lambda words: {"n": float(len(words.label_ids))})
     measure, tried = trainer.step._measure, []
 
     def fail(batch):

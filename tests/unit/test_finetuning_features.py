@@ -1,6 +1,7 @@
 """Word alignment, windows with stride, places of answers, hidden tokens: what a model is given is what the text says."""
 
 import random
+from itertools import pairwise
 
 import pytest
 import torch
@@ -61,7 +62,7 @@ def test_windows_cover_the_context_and_share_their_stride(kind, encoders):
     places = [[o for o, p in zip(w.offsets, w.parts, strict=True) if p == 1] for w in windows]
     wanted = [o for o, p in zip(whole.offsets, whole.parts, strict=True) if p == 1]
     assert all(len(w.ids) <= 20 and w.is_cut for w in windows)
-    for before, after in zip(places, places[1:], strict=False):
+    for before, after in pairwise(places):
         assert before[-5:] == after[:5]
     assert sorted({o for some in places for o in some}) == wanted
     assert all(w.offsets[1][0] == 0 for w in windows)

@@ -131,7 +131,13 @@ def weights_of(folder):
 @pytest.mark.parametrize("engine", ["transformers", "native"])
 @pytest.mark.parametrize("task", ["sequence-classification", "question-answering"])
 def test_a_resumed_run_equals_the_unbroken_one(task, engine, models, tmp_path):
-    plan = {"num_train_epochs": 2, "per_device_train_batch_size": 8, "save_strategy": "steps", "save_steps": 5, "engine": engine}
+    plan = {
+        "num_train_epochs": 2,
+        "per_device_train_batch_size": 8,
+        "save_strategy": "steps",
+        "save_steps": 5,
+        "engine": engine,
+    }
     whole = run(tmp_path, task, models["bert"], "whole", **plan)
     broken = run(tmp_path, task, models["bert"], "broken", **plan, stop_after_steps=9)
     assert (broken["stopped_by"], broken["steps"]) == ("stop_after_steps", 9)
@@ -225,7 +231,13 @@ def test_each_ready_yaml_runs(path, models, tmp_path):
     if SHARED.is_dir() and path.stem in REAL:
         data = {name: str(SHARED / file) for name, file in REAL[path.stem].items()}
     model = model_of(values["task"], models)
-    changed = {"model": model, "vocab": None, "output_dir": str(tmp_path / "out"), "max_train_rows": 40, "validation_file": None}
+    changed = {
+        "model": model,
+        "vocab": None,
+        "output_dir": str(tmp_path / "out"),
+        "max_train_rows": 40,
+        "validation_file": None,
+    }
     changed |= {"max_validation_rows": 16, "max_length": min(64, settings.length), "num_train_epochs": 1, **data}
     changed |= {"stride": 16} if values["task"] == "question-answering" else {}
     report = finetune(settings_of({**values, **changed}))
@@ -248,5 +260,3 @@ def test_texts_longer_than_max_length_are_counted_and_said(models, tmp_path):
     with pytest.warns(UserWarning, match="longer than max_length, their ends are left out: "):
         report = run(tmp_path, "sequence-classification", models["bert"], train_file=path)
     assert report["train_cut_rows"] + report["eval_cut_rows"] == 32
-
-

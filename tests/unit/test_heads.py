@@ -48,7 +48,9 @@ def test_every_weight_learns():
         assert [name for name, p in model.named_parameters() if p.grad is None] == []
 
 
-@pytest.mark.parametrize("make", [lambda bert: BERTForSequenceClassification(bert, 0), lambda b: BERTForTokenClassification(b, 0)])
+@pytest.mark.parametrize(
+    "make", [lambda bert: BERTForSequenceClassification(bert, 0), lambda b: BERTForTokenClassification(b, 0)]
+)
 def test_no_label_is_an_error(make):
     with pytest.raises(InputError, match="E-MODEL-HEAD"):
         make(make_bert())

@@ -4,9 +4,9 @@
     evaluate.py --model tuned --data test.tsv --output report
     evaluate.py --model tuned --other better --data test.tsv
 
-Writes report/evaluation.json, errors.jsonl (the worst first) and evaluation.html. With --other, the difference other minus model
-per row (right or not, F1 of an answer or of a sentence's entities, minus the distance of a number) with its 95 % interval by the
-paired bootstrap.
+Writes report/evaluation.json, errors.jsonl (the worst first) and evaluation.html. With --other, the difference other minus
+model per row (right or not, F1 of an answer or of a sentence's entities, minus the distance of a number) with its 95 % interval
+by the paired bootstrap.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 
     prove_gain.py --config task.yaml model=run/checkpoint-500 vocab=vocab.json output_dir=gain --seeds 5
 
-Settings are those of finetune.py. The answer is one line: the mean gain in the task's figure with its 95 % interval (Student's t
-over the seeds, paired). `helps` is true where the interval lies above 0.
+Settings are those of finetune.py. The answer is one line: the mean gain in the task's figure with its 95 % interval (Student's
+t over the seeds, paired). `helps` is true where the interval lies above 0.
 """
 
 from __future__ import annotations

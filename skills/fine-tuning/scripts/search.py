@@ -4,9 +4,9 @@
     search.py --config task.yaml output_dir=search
 
 The YAML is that of finetune.py with a section `search`: hp_space (float with log, int, categorical), n_trials, n_jobs, pruner
-(median, none), n_startup_trials, seed. The study is output_dir/study.db: called again, the script goes on; a trial that was cut
-off is run again under its number with the settings it had. Writes search.html (history, slices, importance) and best/, the model
-of the best trial.
+(median, none), n_startup_trials, seed. The study is output_dir/study.db: called again, the script goes on; a trial that was
+cut off is run again under its number with the settings it had. Writes search.html (history, slices, importance) and best/, the
+model of the best trial.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from torch import Tensor
+
 
 class HubTokenizer(Protocol):
     """A tokenizer of Transformers."""
@@ -42,6 +44,18 @@ class HubConfig(Protocol):
     label2id: Mapping[str, int]
     problem_type: str | None
     pad_token_id: int | None
+
+
+class Network(Protocol):
+    """A model of Transformers."""
+
+    def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor = ...) -> Any:
+        """Compute."""
+        ...
+
+    def generate(self, *, input_ids: Tensor, attention_mask: Tensor, max_length: int) -> Tensor:
+        """Write texts."""
+        ...
 
 
 class Arguments(Protocol):

@@ -109,4 +109,3 @@ def _score(value: object, example: Example, answered: Answered, task: str, kind:
 def _sentence_f1(predicted: Sequence[str], true: Sequence[str]) -> float:
     found, wanted = metrics.spans(predicted), metrics.spans(true)
     return 2 * len(found & wanted) / (len(found) + len(wanted)) if found or wanted else 1.0
-

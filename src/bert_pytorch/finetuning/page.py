@@ -1,4 +1,4 @@
-"""The page of an evaluation: figures, confusion matrix, calibration, labels, and the worst errors. One file, nothing fetched."""
+"""The page of an evaluation: figures, confusion matrix, calibration, labels, worst errors. One file, nothing fetched."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ def evaluation_page(
         parts.append(section("Labels", table("Labels", ("label", "precision", "recall", "F1", "support"), rows)))
     if errors:
         rows = [[text(answered.examples[i].where), text(_short(loss)), *_words(answered, i)] for loss, i in errors]
-        parts.append(section("Errors, the worst first", table("Errors", ("row", "loss", "text", "right", "said"), rows, "words")))
+        parts.append(
+            section("Errors, the worst first", table("Errors", ("row", "loss", "text", "right", "said"), rows, "words"))
+        )
     return page(title, parts)
 
 
@@ -50,7 +52,11 @@ def true_of(answered: Answered, i: int) -> object:
     if isinstance(example.label, list):
         is_tags = all(isinstance(each, int) for each in example.label)
         names = labels.names
-        return [names[each] for each in example.label] if is_tags else [n for n, on in zip(names, example.label) if on]
+        return (
+            [names[each] for each in example.label]
+            if is_tags
+            else [n for n, on in zip(names, example.label, strict=True) if on]
+        )
     return labels.names[example.label]
 
 
@@ -59,9 +65,11 @@ def _confusion(answered: Answered) -> str:
     matrix = confusion_of(answered)
     rows = [[text(name), *(text(n) for n in matrix[i][: len(names)])] for i, name in enumerate(names)]
     note = "" if len(matrix) <= len(names) else f'<p class="note">The first {len(names)} of {len(matrix)} labels.</p>'
-    return '<p class="about">Rows: the right label; columns: what the model says.</p>' + table(
-        "Confusion matrix", ("", *names), rows
-    ) + note
+    return (
+        '<p class="about">Rows: the right label; columns: what the model says.</p>'
+        + table("Confusion matrix", ("", *names), rows)
+        + note
+    )
 
 
 def _calibration(answered: Answered) -> str:

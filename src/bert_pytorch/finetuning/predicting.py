@@ -17,7 +17,8 @@ from ..extras import import_extra
 from .collating import PaddingCollator
 from .encoders import encoder_of
 from .examples import Example, make_examples
-from .features import Features, make_features
+from .features import make_features
+from .foreign import Network
 from .hub_models import load_hub_model
 from .metrics import spans
 from .native_batches import NativeBatches
@@ -139,7 +140,7 @@ def _hub(model: Finetuned, examples: Sequence[Example], batch_size: int) -> tupl
 
 @torch.no_grad()
 def _outputs(
-    model: Any, batches: NativeBatches, device: torch.device, task: str, most: int
+    model: Network, batches: NativeBatches, device: torch.device, task: str, most: int
 ) -> Iterator[tuple[list[int], Sequence[Any]]]:
     for rows, batch in batches.evaluation():
         inputs = {name: value.to(device) for name, value in batch.items() if name in _INPUTS}

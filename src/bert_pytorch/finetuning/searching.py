@@ -279,14 +279,18 @@ def search_page(search: Search, report: Mapping[str, object]) -> bytes:
     choose = max if search.is_greater else min
     points = [(float(trial.number), float(trial.value)) for trial in trials]
     best = [(x, choose(value for _, value in points[: i + 1])) for i, (x, _) in enumerate(points)]
-    plots = [Plot(f"{search.settings.metric} by trial", [Line("trial", points, 1), Line("best so far", best, 2)], x_label="trial")]
+    plots = [
+        Plot(f"{search.settings.metric} by trial", [Line("trial", points, 1), Line("best so far", best, 2)], x_label="trial")
+    ]
     for name in search.plan.space:
         values = sorted((trial.params[name], float(trial.value)) for trial in trials if _is_number(trial.params.get(name)))
         if values:
             plots.append(Plot(f"{search.settings.metric} by {name}", [Line(name, values, 1)], x_label=name))
     shares = search.importance()
-    rows = [[text(trial.number), text(trial.state.name.lower()), text(figure(trial.value)), text(plain(trial.params))]
-            for trial in search.study.trials]
+    rows = [
+        [text(trial.number), text(trial.state.name.lower()), text(figure(trial.value)), text(plain(trial.params))]
+        for trial in search.study.trials
+    ]
     body = [
         f"<header>\n<h1>{text('Search in ' + search.settings.output_dir)}</h1>\n</header>",
         section("Result", facts(report)),
