@@ -45,6 +45,7 @@ FLOW = [
     ["interop"],
     ["inference"],
     ["command"],
+    ["finetuning"],
     ["inputs"],
     ["assembly"],
     ["pipeline"],
@@ -58,6 +59,7 @@ UPWARD = {
     # `from_pretrained` and `save_pretrained` are Transformers' names for what stands far above a model.
     *{("model.bert", "interop.huggingface"), ("model.language_model", "interop.huggingface")},
 }
+OWN_ORDER = ("trainer", "interop", "inference", "finetuning")
 PRINTERS = {"command", "pipeline", "inputs", "dataset.cache"}
 
 
@@ -117,7 +119,7 @@ def test_imports_point_back_up_the_data_flow(name):
     packages = {"dataset": "dataset.dataset", "model": "model.language_model", "trainer": "trainer"}
     wrong = set()
     for found in imports(name)[0]:
-        inside = found.split(".")[0] == name.split(".")[0] and name.split(".")[0] in ("trainer", "interop", "inference")
+        inside = found.split(".")[0] == name.split(".")[0] and name.split(".")[0] in OWN_ORDER
         if not inside and rank(packages.get(found, found)) >= rank(name) and (name, found) not in UPWARD:
             wrong.add(found)
     assert wrong == set()

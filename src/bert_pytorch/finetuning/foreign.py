@@ -46,10 +46,18 @@ class HubConfig(Protocol):
     pad_token_id: int | None
 
 
+class Output(Protocol):
+    """What a model gives: the logits of its head."""
+
+    logits: Tensor
+    start_logits: Tensor
+    end_logits: Tensor
+
+
 class Network(Protocol):
     """A model of Transformers."""
 
-    def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor = ...) -> Any:
+    def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor = ...) -> Output:
         """Compute."""
         ...
 

@@ -79,7 +79,7 @@ def load_hub_model(settings: Settings, labels: LabelMap | None, folder: str | No
         InputError: It cannot be loaded, has no such head, or is too short for `max_length`.
         UnavailableError: transformers is not installed.
     """
-    transformers = import_extra("transformers", "bert-pytorch[finetune]")
+    transformers = import_extra("transformers", "transformers")
     transformers.logging.set_verbosity_error()
     name = as_folder(settings) if folder is None else folder
     local = not settings.allow_network

@@ -49,15 +49,11 @@ def true_of(answered: Answered, i: int) -> object:
         return [words for words, _ in example.answers]
     if labels is None:
         return example.label
-    if isinstance(example.label, list):
-        is_tags = all(isinstance(each, int) for each in example.label)
-        names = labels.names
-        return (
-            [names[each] for each in example.label]
-            if is_tags
-            else [n for n, on in zip(names, example.label, strict=True) if on]
-        )
-    return labels.names[example.label]
+    if not isinstance(example.label, list):
+        return labels.names[example.label]
+    if all(isinstance(each, int) for each in example.label):
+        return [labels.names[each] for each in example.label]
+    return [name for name, is_on in zip(labels.names, example.label, strict=True) if is_on]
 
 
 def _confusion(answered: Answered) -> str:

@@ -119,7 +119,7 @@ def _native(model: Finetuned, examples: Sequence[Example], batch_size: int) -> t
 
 
 def _hub(model: Finetuned, examples: Sequence[Example], batch_size: int) -> tuple[Predictions, int]:
-    import_extra("transformers", "bert-pytorch[finetune]")
+    import_extra("transformers", "transformers")
     settings = replace(model.settings, allow_network=False)
     hub = load_hub_model(settings, model.labels, model.folder)
     features = make_features(examples, hub.encoder, settings)

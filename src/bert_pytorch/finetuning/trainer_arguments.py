@@ -7,6 +7,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
 from ..errors import InputError, UsageError
 from .foreign import Arguments
 from .names import Values, modern
@@ -32,7 +34,8 @@ def make_arguments(transformers: ModuleType, settings: Settings, notices: list[s
     kind = transformers.Seq2SeqTrainingArguments if task == SEQ2SEQ else transformers.TrainingArguments
     known = {each.name for each in fields(kind)}
     given: Values = {name: value for name, value in settings.training.items() if value is not None}
-    values: dict[str, Any] = {"report_to": "none", **modern(given, known, notices)}
+    usual: dict[str, Any] = {"report_to": "none", "dataloader_pin_memory": torch.cuda.is_available()}
+    values = {**usual, **modern(given, known, notices)}
     for name in _WITHOUT_EFFECT:
         if name in values:
             raise UsageError(f"{name} has no effect here; leave it out [E-FINETUNE-ARGUMENT]")

@@ -85,8 +85,8 @@ def train(settings: Settings, data: Data, observer: Observer | None = None) -> R
         TrainingError: The loss is no longer a finite number.
         UnavailableError: A package is not installed.
     """
-    transformers = import_extra("transformers", "bert-pytorch[finetune]")
-    import_extra("accelerate", "bert-pytorch[finetune]")
+    transformers = import_extra("transformers", "transformers")
+    import_extra("accelerate", "accelerate")
     notices: list[str] = []
     checkpoint = resume_from(transformers, settings)
     args = make_arguments(transformers, settings, notices)
