@@ -224,7 +224,7 @@ def test_wrong_calls_end_in_one_line(name, words, status, code, call):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_command_reference_has_the_flags_of_the_parser(name):
-    text = (ROOT / "references/cli-reference.md").read_text(encoding="utf-8")
+    text = (ROOT / "skills/fine-tuning/references/cli-reference.md").read_text(encoding="utf-8")
     section = text.split(f"## {name}.py\n")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     parser = load_script("fine-tuning", name).build_parser()
