@@ -69,6 +69,7 @@ def run_all(args: argparse.Namespace, search: Search) -> None:
     finally:
         for process in running.values():
             process.kill()
+            process.wait()
 
 
 def show(args: argparse.Namespace, search: Search, number: int) -> None:
