@@ -165,6 +165,7 @@ def test_options_that_change_what_is_learned(option, model, tmp_path):
         {"logging_nan_inf_filter": False},
         {"torch_empty_cache_steps": 2},
         {"run_name": "a"},
+        {"torch_compile_backend": "eager"},
     ],
     ids=lambda option: next(iter(option)),
 )

@@ -203,6 +203,25 @@ def test_a_gain_is_told_in_one_line_with_its_interval(call, here):
     assert report["helps"] == (report["low"] > 0)
 
 
+def test_two_processes_train_one_model_and_the_first_reports(here):
+    pytest.importorskip("accelerate")
+    words = ["--config", "task.yaml", "--engine", "transformers", "output_dir=tuned", "num_train_epochs=1"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", "29611"]
+    done = subprocess.run(
+        [*command, SCRIPTS / "finetune.py", *words, "use_cpu=true", "ddp_backend=gloo", "--json"],
+        cwd=here,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    report = json.loads(done.stdout)
+    # Two processes share the rows: half the steps of one.
+    assert report["steps"] == -(-report["train_rows"] // 16)
+    assert (here / "tuned" / "model.safetensors").is_file()
+
+
 @pytest.mark.parametrize(
     ("name", "words", "status", "code"),
     [

@@ -70,6 +70,13 @@ def test_each_old_name_leads_to_its_successor_with_a_notice(name):
     assert found.keys() <= known
 
 
+def test_no_setting_of_the_trainer_is_taken_for_a_misspelt_one_of_ours():
+    transformers = pytest.importorskip("transformers")
+    for each in fields(transformers.Seq2SeqTrainingArguments):
+        if each.name not in ("output_dir", "resume_from_checkpoint"):
+            assert settings_of({**BASE, each.name: 1}).training[each.name] == 1
+
+
 def test_every_old_name_is_tested():
     assert OLD.keys() == RENAMED.keys()
 

@@ -12,6 +12,7 @@ this project (with vocab), a local folder, or a hub name. Data: CSV, TSV, JSONL,
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,6 +35,9 @@ def build_parser() -> Parser:
 def work(args: argparse.Namespace) -> dict[str, object]:
     """Fine-tune and show the closing figures."""
     settings = settings_from(args)
+    if os.environ.get("RANK", "0") != "0":
+        # Of several processes the first alone reports.
+        sys.stdout = open(os.devnull, "w", encoding="ascii")
     from bert_pytorch.finetuning.run import finetune
 
     report = finetune(settings)
