@@ -73,7 +73,8 @@ def test_each_old_name_leads_to_its_successor_with_a_notice(name):
 def test_no_setting_of_the_trainer_is_taken_for_a_misspelt_one_of_ours():
     transformers = pytest.importorskip("transformers")
     for each in fields(transformers.Seq2SeqTrainingArguments):
-        if each.name not in ("output_dir", "resume_from_checkpoint"):
+        # `label_names` are the labels here; the Trainer's, the keys of a batch, are set for each task.
+        if each.name not in ("output_dir", "resume_from_checkpoint", "label_names"):
             assert settings_of({**BASE, each.name: 1}).training[each.name] == 1
 
 
