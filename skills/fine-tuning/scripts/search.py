@@ -82,7 +82,8 @@ def work(args: argparse.Namespace) -> dict[str, object]:
     """Search, write the page, and train the best."""
     settings = settings_from(args)
     from bert_pytorch.finetuning.run import finetune
-    from bert_pytorch.finetuning.searching import Search, read_plan, search_page
+    from bert_pytorch.finetuning.search_page import search_page
+    from bert_pytorch.finetuning.searching import Search, read_plan
 
     search = Search(settings, read_plan(settings))
     if args.trial is not None:

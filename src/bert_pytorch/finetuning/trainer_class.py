@@ -72,8 +72,7 @@ def make_trainer(
                 self.control.should_training_stop = self.control.should_save = True
             return value
 
-    function = None if loss is None else scaled(loss)
-    trainer = Finetuner(
+    return Finetuner(
         model=hub.model,
         args=args,
         data_collator=collator,
@@ -81,10 +80,9 @@ def make_trainer(
         eval_dataset=datasets[1],
         processing_class=hub.tokenizer,
         compute_metrics=None if is_language else measured,
-        compute_loss_func=function,
+        compute_loss_func=None if loss is None else scaled(loss),
         callbacks=callbacks_of(transformers, settings),
     )
-    return trainer
 
 
 def scaled(loss: Loss) -> Callable[..., Tensor]:
