@@ -106,14 +106,15 @@ class Run:
         )
         warmup = args.warmup_steps
         if warmup is None:
-            warmup = 0 if args.lr_scheduler_type == "constant" else math.ceil((args.warmup_ratio or 0.0) * self.max_steps)
+            share = 0.0 if args.lr_scheduler_type == "constant" else args.warmup_ratio or 0.0
+            warmup = min(math.ceil(share * self.max_steps), self.max_steps - 1)
         plan = dict(args.lr_scheduler_kwargs or {})
         if args.lr_scheduler_type == PLATEAU:
             plan.setdefault("mode", "max" if args.is_greater_better else "min")
         self.schedule = ScheduledOptim(
             self.optimizer,
             0,
-            min(warmup, self.max_steps - 1),
+            warmup,
             n_total_steps=self.max_steps,
             schedule=args.lr_scheduler_type,
             schedule_settings=plan,
@@ -126,9 +127,11 @@ class Run:
         self.schedule.zero_grad()
         total = torch.zeros((), device=self.device)
         for batch, n_targets in zip(moved, counts, strict=True):
+            if not n_targets:
+                continue  # Sentences of which every tag was cut off.
             with self.update.autocast():
                 logits = self.model(*inputs_of(batch))
-            share = self.loss_of(logits, batch) * (n_targets / max(1, sum(counts)))
+            share = self.loss_of(logits, batch) * (n_targets / sum(counts))
             self.update.scaler.scale(share).backward()
             total += share.detach()
         self.update.clip(self.schedule, self.model.parameters(), self.args.max_grad_norm or None)
