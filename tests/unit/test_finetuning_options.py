@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from bert_pytorch.errors import UserError
 from bert_pytorch.finetuning.trainer_arguments import make_arguments
 
 from .finetuning_runs import run, write_bert
@@ -230,3 +231,21 @@ def test_options_that_need_other_machines_reach_the_trainer(option, expected):
     )
     value = getattr(args, found)
     assert value is not None if expected is None else getattr(value, "value", value) == expected
+
+
+@pytest.mark.parametrize(
+    ("option", "code", "words"),
+    [
+        ({"metric_for_best_model": "f2", "load_best_model_at_end": True}, "E-METRIC-NAME", "eval_f2"),
+        ({"eval_strategy": "steps", "eval_steps": 3, "load_best_model_at_end": True}, "E-FINETUNE-ARGUMENT", "match"),
+        ({"compute_loss": "missing.py"}, "E-FILE-READ", "missing.py"),
+        ({"callbacks": "missing.py"}, "E-FILE-READ", "missing.py"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_what_the_trainer_refuses_is_one_line(option, code, words, tune):
+    with pytest.raises(UserError) as caught:
+        tune(**option)
+    assert caught.value.code == code
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)

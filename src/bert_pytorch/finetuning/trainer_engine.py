@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..errors import TrainingError
+from ..errors import InputError, TrainingError, UsageError, UserError
 from ..extras import import_extra
 from .collating import MaskingCollator, PaddingCollator
 from .data import Data
@@ -97,9 +98,11 @@ def train(settings: Settings, data: Data, observer: Observer | None = None) -> R
     held_out = {name: fixed(features[name], collator) for name in features if name != "train"}
     measured = Measured(settings, data.labels, hub.tokenizer)
     loss, datasets = loss_of(settings, data), (features["train"], held_out["eval"])
-    trainer = make_trainer(transformers, settings, args, hub, collator, loss, measured, observer, datasets)
+    with refusals_in_one_line():
+        trainer = make_trainer(transformers, settings, args, hub, collator, loss, measured, observer, datasets)
     trainer.own_sets = {id(held_out[name]): (sets[name], features[name]) for name in held_out}
-    outcome = trainer.train(resume_from_checkpoint=checkpoint)
+    with refusals_in_one_line():
+        outcome = trainer.train(resume_from_checkpoint=checkpoint)
     figures: Figures = {}
     for name, each in held_out.items():
         figures |= trainer.evaluate(each, metric_key_prefix=name)
@@ -116,6 +119,22 @@ def train(settings: Settings, data: Data, observer: Observer | None = None) -> R
     facts |= {"examples_per_second": outcome.metrics.get("train_samples_per_second")}
     is_stopped = settings.stop_after_steps is not None and state.global_step < state.max_steps
     return Result(figures, facts | counts_of(features), notices, state.log_history, is_stopped)
+
+
+@contextmanager
+def refusals_in_one_line() -> Iterator[None]:
+    """Turn what the Trainer says of its arguments into errors of ours: devices, packages, a figure that there is not."""
+    try:
+        yield
+    except UserError:
+        raise
+    except KeyError as error:
+        if "metric_for_best_model" not in str(error):
+            raise
+        raise UsageError(f"{' '.join(str(error.args[0]).split())[:300]}; set another [E-METRIC-NAME]") from error
+    except (ValueError, ImportError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise InputError(f"the Trainer refuses: {reason}; change that argument [E-FINETUNE-ARGUMENT]") from error
 
 
 def counts_of(features: Mapping[str, Features]) -> dict[str, object]:
