@@ -17,6 +17,7 @@ from .settings import Settings, settings_of
 
 FILE = "finetune.json"
 FORMAT, VERSION = "bert_pytorch.finetuned", 1
+_SECRET = ("hub_token", "push_to_hub_token")
 
 
 @dataclass
@@ -70,6 +71,7 @@ def write_finetuned(settings: Settings, labels: LabelMap | None, head: Mapping[s
         SaveError: It cannot be written.
     """
     kept = {name: value for name, value in asdict(settings).items() if value is not None}
+    kept["training"] = {name: value for name, value in settings.training.items() if name not in _SECRET}
     document = {
         **{"format": FORMAT, "version": VERSION, "settings": kept, "head": dict(head)},
         "labels": None if labels is None else list(labels.names),
