@@ -16,7 +16,7 @@ from .examples import make_dataset
 GOOD, BAD = ("good", "great", "fine", "lovely"), ("bad", "awful", "poor", "weak")
 FILLING = ("the", "film", "was", "a", "plot", "and", "cast", "very", "quite")
 NAMES = ("Mia", "Leo", "Ada")
-QUIET = {"disable_tqdm": True, "num_train_epochs": 1, "max_length": 24, "learning_rate": 0.003, "logging_steps": 2}
+QUIET = {"disable_tqdm": True, "num_train_epochs": 1, "max_length": 40, "learning_rate": 0.003, "logging_steps": 2}
 LONGER = {"per_device_train_batch_size": 8, "num_train_epochs": 16, "learning_rate": 0.005}
 
 

@@ -90,7 +90,7 @@ def test_two_models_are_compared_on_the_same_rows(call, here):
 @pytest.mark.parametrize("task", ["token-classification", "question-answering", "regression", "multi-label"])
 def test_other_tasks_are_evaluated_too(task, call, here):
     path = write_task(here, task)
-    words = ("--config", "task.yaml", f"task={task}", f"train_file={path}", "output_dir=tuned", "stride=8")
+    words = ("--config", "task.yaml", f"task={task}", f"train_file={path}", "output_dir=tuned", "max_length=40")
     assert call("finetune", *words)[0] == 0
     status, report, _, _ = call("evaluate", "--model", "tuned", "--other", "tuned", "--data", path, "--output", "report")
     assert (status, report["difference"]) == (0, 0.0)

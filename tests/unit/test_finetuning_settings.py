@@ -116,7 +116,7 @@ def test_an_old_optimiser_has_a_successor():
         ({"skip_bad_rows": "maybe"}, "expected true or false"),
         ({"task": "regression", "loss": "focal"}, "are for one label a text"),
         ({"problem_type": "regression", "task": "causal-lm"}, "problem_type has no effect on causal-lm"),
-        ({"task": "question-answering", "stride": 400}, "below max_length 384"),
+        ({"task": "question-answering", "stride": 400}, "at least 0 and below max_length 384"),
         ({"early_stopping_threshold": 0.1}, "no effect without early_stopping_patience"),
         ({"compute_loss": "a.py", "loss": "focal"}, "leave one out"),
         ({"class_weights": "heavy"}, "balanced, or a list of numbers"),

@@ -60,7 +60,8 @@ def test_each_task_trains_from_a_local_folder_by_the_trainer(task, models, tmp_p
 @pytest.mark.parametrize("task", WITH_HEADS)
 def test_each_task_with_a_head_trains_by_the_native_engine(task, models, tmp_path):
     report = run(tmp_path, task, models["bert"], engine="native")
-    assert {name for name in report if name.startswith("eval_")} == {f"eval_{n}" for n in (*FIGURES[task], "loss")}
+    found = {name for name in report if name.startswith("eval_") and not name.endswith(("_cut_rows", "_lost_tags"))}
+    assert found == {f"eval_{name}" for name in (*FIGURES[task], "loss")}
     assert report["steps"] == -(-report["train_rows"] // 32)
 
 
@@ -238,7 +239,8 @@ def test_each_ready_yaml_runs(path, models, tmp_path):
         "max_train_rows": 40,
         "validation_file": None,
     }
-    changed |= {"max_validation_rows": 16, "max_length": min(64, settings.length), "num_train_epochs": 1, **data}
+    length = 24 if values["task"].endswith("-lm") else min(64, settings.length)
+    changed |= {"max_validation_rows": 16, "max_length": length, "num_train_epochs": 1, **data}
     changed |= {"stride": 16} if values["task"] == "question-answering" else {}
     report = finetune(settings_of({**values, **changed}))
     assert report["train_rows"] == 40

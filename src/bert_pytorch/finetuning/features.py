@@ -65,7 +65,7 @@ def make_features(examples: Sequence[Example], encoder: Encoder, settings: Setti
     if task in (MASKED, CAUSAL) and in_blocks:
         _add_blocks(features, examples, encoder, settings.length)
         return features
-    cut = Cut(settings.length, settings.stride if task == ANSWERS else None)
+    cut = Cut(settings.length, settings.overlap)
     for number, example in enumerate(examples):
         first = list(example.words) if task == TOKENS else settings.source_prefix + example.text
         windows = encoder.encode(first, example.pair, cut)

@@ -61,7 +61,7 @@ class Settings:
     source_prefix: str = field(default="", metadata={"help": "put before each text of seq2seq, as T5 wants"})
     max_length: int | None = field(default=None, metadata={"help": "tokens of an example (128; 384 for questions)"})
     max_target_length: int = field(default=64, metadata={"help": "tokens of a seq2seq target"})
-    stride: int = field(default=128, metadata={"help": "tokens that two windows of one context share"})
+    stride: int | None = field(default=None, metadata={"help": "tokens two windows share (128, at most a third of max_length)"})
     max_answer_tokens: int = field(default=30, metadata={"help": "longest answer"})
     label_all_tokens: bool = field(default=False, metadata={"help": "label every piece of a word, not the first alone"})
     mlm_probability: float = field(default=0.15, metadata={"help": "share of tokens hidden for masked-lm"})
@@ -126,6 +126,13 @@ class Settings:
         return self.max_length or (384 if self.task_and_kind[0].name == ANSWERS else 128)
 
     @property
+    def overlap(self) -> int | None:
+        """Tokens that two windows of one context share; None: texts are cut off."""
+        if self.task_and_kind[0].name != ANSWERS:
+            return None
+        return min(128, self.length // 3) if self.stride is None else self.stride
+
+    @property
     def seed(self) -> int:
         """Of everything that is drawn."""
         return int(str(self.training.get("seed", DEFAULTS["seed"])))
@@ -152,8 +159,10 @@ class Settings:
             raise UsageError("data_dir and files are both named; leave one out [E-SETTING-CONFLICT]")
         if self.early_stopping_threshold and self.early_stopping_patience is None:
             raise UsageError("early_stopping_threshold has no effect without early_stopping_patience [E-SETTING-CONFLICT]")
-        if task.name == ANSWERS and self.stride >= self.length:
-            raise _wrong("stride", self.stride, f"below max_length {self.length}")
+        if self.stride is not None and task.name != ANSWERS:
+            raise UsageError(f"stride has no effect on {task.name}; leave it out [E-SETTING-CONFLICT]")
+        if self.stride is not None and not 0 <= self.stride < self.length:
+            raise _wrong("stride", self.stride, f"at least 0 and below max_length {self.length}")
 
 
 OWN = tuple(each.name for each in fields(Settings) if each.name != "training")
