@@ -3,11 +3,13 @@
 import pytest
 import torch
 
-from bert_pytorch import BERTLM
+from bert_pytorch import BERT, BERTLM
 from bert_pytorch.errors import InputError
+from bert_pytorch.finetuning.native_model import groups_of, take_pooler
 from bert_pytorch.model import BERTForQuestionAnswering, BERTForSequenceClassification, BERTForTokenClassification
+from bert_pytorch.model.bert import ARCHITECTURES
 
-from .examples import B, D, L, make_batch, make_bert
+from .examples import B, D, L, V, make_batch, make_bert
 
 C = 5
 
@@ -23,6 +25,21 @@ def test_shapes():
     assert BERTForSequenceClassification(bert, C)(x, segments).shape == (B, C)
     assert BERTForTokenClassification(bert, C)(x, segments).shape == (B, L + 4, C)
     assert BERTForQuestionAnswering(bert)(x, segments).shape == (B, L + 4, 2)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_architecture_takes_every_head(architecture):
+    x, segments = inputs()
+    bert = BERT(V, 12, 2, 3, architecture=architecture)
+    language_model = BERTLM(bert, V)
+    model = BERTForSequenceClassification(bert, C)
+    take_pooler(model, language_model)
+    for each, shape in ((model, (B, C)), (BERTForTokenClassification(bert, C), (B, L + 4, C))):
+        logits = each(x, segments)
+        assert logits.shape == shape
+        assert torch.isfinite(logits).all()
+    groups = groups_of(model, 0.1, 0.0, 0.5)
+    assert sum(p.numel() for group in groups for p in group["params"]) == sum(p.numel() for p in model.parameters())
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max"])

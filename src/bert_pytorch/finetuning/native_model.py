@@ -23,6 +23,7 @@ from ..model import (
     BERTForSequenceClassification,
     BERTForTokenClassification,
 )
+from ..model.language_model import NextSentencePrediction
 from ..trainer.checkpoint import load_model
 from ..trainer.tensor_file import tensors_of, write_tensors
 from .labels import LabelMap
@@ -95,9 +96,14 @@ def make_head(settings: Settings, bert: BERT, labels: LabelMap | None) -> Head:
 
 
 def take_pooler(model: Head, language_model: BERTLM) -> None:
-    """Begin with the pooler of next-sentence training, which stands over the first token as this one does."""
-    if isinstance(model, BERTForSequenceClassification) and model.pooling == "cls":
-        model.pooler.load_state_dict(language_model.next_sentence.pooler.state_dict())
+    """Begin with the pooler of next-sentence training, where there is one: it stands over the first token as this one does."""
+    there = language_model.next_sentence
+    if (
+        isinstance(model, BERTForSequenceClassification)
+        and model.pooling == "cls"
+        and isinstance(there, NextSentencePrediction)
+    ):
+        model.pooler.load_state_dict(there.pooler.state_dict())
 
 
 def freeze(model: Head, settings: Settings) -> int:
