@@ -26,8 +26,7 @@ def figures_of(answered: Answered) -> metrics.Figures:
 
 def scores_of(answered: Answered) -> list[float]:
     """How right each example is, the more the better; their mean is the task's figure, or for entities that of sentences."""
-    task, kind = answered.model.settings.task_and_kind
-    return [_score(value, example, answered, task.name, kind) for value, example in _pairs(answered)]
+    return [_score(answered, i) for i in range(len(answered.examples))]
 
 
 def losses_of(answered: Answered) -> list[float]:
@@ -54,7 +53,7 @@ def label_table(answered: Answered) -> dict[str, dict[str, float]]:
     if labels is None or kind in (MULTI, REGRESSION):
         return {}
     if task.name == TOKENS:
-        true = [[labels.names[i] for i in example.label] for example in answered.examples]
+        true = [[labels.name(i) for i in example.label] for example in answered.examples]
         return metrics.entity_table(answered.predictions.values, true)
     return dict(zip(labels.names, metrics.class_table(confusion_of(answered)), strict=True))
 
@@ -91,13 +90,14 @@ def _pairs(answered: Answered) -> list[tuple[Any, Example]]:
     return list(zip(answered.predictions.values, answered.examples, strict=True))
 
 
-def _score(value: object, example: Example, answered: Answered, task: str, kind: str | None) -> float:
-    labels = answered.model.labels
-    if task == TOKENS and labels is not None:
-        return _sentence_f1(value, [labels.names[i] for i in example.label])
-    if task == ANSWERS:
+def _score(answered: Answered, i: int) -> float:
+    task, kind = answered.model.settings.task_and_kind
+    labels, example, value = answered.model.labels, answered.examples[i], answered.predictions.values[i]
+    if task.name == TOKENS and labels is not None:
+        return _sentence_f1(value, [labels.name(each) for each in example.label])
+    if task.name == ANSWERS:
         return metrics.answer_scores(value, [text for text, _ in example.answers])[1]
-    if task == SEQ2SEQ:
+    if task.name == SEQ2SEQ:
         return float(value.strip() == example.label.strip())
     if kind == REGRESSION:
         return -abs(value - example.label)

@@ -30,6 +30,10 @@ class LabelMap:
         """The other way round."""
         return {name: i for i, name in enumerate(self.names)}
 
+    def name(self, i: int) -> str:
+        """The label of an id."""
+        return self.names[i]
+
     def __len__(self) -> int:
         """Count the labels."""
         return len(self.names)

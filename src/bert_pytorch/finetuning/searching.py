@@ -79,7 +79,7 @@ def read_plan(settings: Settings) -> Plan:
         UsageError: A name in it is unknown, or the space is missing.
         InputError: A value or a limit is wrong.
     """
-    given = dict(settings.search)
+    given: dict[str, Any] = dict(settings.search)
     space = given.pop("hp_space", None)
     if not isinstance(space, dict) or not space:
         raise UsageError("search has no hp_space; write under search: hp_space: and its limits [E-SEARCH-SPACE]")
@@ -98,7 +98,9 @@ def _limits(name: str, limits: object) -> dict[str, Any]:
     kind = limits.get("type") if isinstance(limits, dict) else None
     if not isinstance(limits, dict) or kind not in _KINDS:
         raise InputError(f"hp_space: {name} has type {kind!r}, expected one of: {', '.join(_KINDS)} [E-SEARCH-SPACE]")
-    values = {key: float(v) if isinstance(v, str) and key in ("low", "high", "step") else v for key, v in limits.items()}
+    values: dict[str, Any] = {
+        key: float(v) if isinstance(v, str) and key in ("low", "high", "step") else v for key, v in limits.items()
+    }
     strange = set(values) - {"type", *_KINDS[str(kind)]}
     if strange:
         expected = ", ".join(_KINDS[str(kind)])
