@@ -98,8 +98,7 @@ def _limits(name: str, limits: object) -> dict[str, Any]:
     kind = limits.get("type") if isinstance(limits, dict) else None
     if not isinstance(limits, dict) or kind not in _KINDS:
         raise InputError(f"hp_space: {name} has type {kind!r}, expected one of: {', '.join(_KINDS)} [E-SEARCH-SPACE]")
-    numbers = ("low", "high", "step")
-    values: dict[str, Any] = {key: float(v) if isinstance(v, str) and key in numbers else v for key, v in limits.items()}
+    values: dict[str, Any] = {
         key: float(v) if isinstance(v, str) and key in ("low", "high", "step") else v for key, v in limits.items()
     }
     strange = set(values) - {"type", *_KINDS[str(kind)]}
