@@ -101,7 +101,7 @@ def test_models_of_other_labels_are_not_compared(call, here):
     path = write_task(here, "regression")
     call("finetune", "--config", "task.yaml", "output_dir=a", "num_train_epochs=1")
     call("finetune", "--config", "task.yaml", "task=regression", f"train_file={path}", "output_dir=b", "num_train_epochs=1")
-    (here / "both.tsv").write_text("text\tsentence\tlabel\tscore\na\tfilm\t1\t2\n")
+    (here / "both.tsv").write_text("text\tsentence\tlabel\tscore\na\tfilm\t1\t2\nb\tplot\t0\t2\n")
     status, report, _, _ = call("evaluate", "--model", "a", "--other", "b", "--data", "both.tsv")
     assert (status, report["code"]) == (1, "E-FINETUNE-COMPARE")
 
@@ -239,6 +239,28 @@ def test_wrong_calls_end_in_one_line(name, words, status, code, call):
     ended, report, _, err = call(name, *words)
     assert (ended, report["code"]) == (status, code)
     assert len(err.splitlines()) == 1
+
+
+def test_settings_may_stand_between_flags(here):
+    from bert_pytorch.finetuning.front import settings_from
+
+    parser = load_script("fine-tuning", "finetune").build_parser()
+    words = [
+        "task=regression",
+        "--config",
+        "task.yaml",
+        "output_dir=o",
+        "--engine=native",
+        "--allow-network",
+        "seed=7",
+        "--json",
+    ]
+    args = parser.parse(words)
+    settings = settings_from(args)
+    assert (settings.task, settings.seed, settings.engine, settings.allow_network) == ("regression", 7, "native", True)
+    assert args.settings == ["task=regression", "output_dir=o", "seed=7"]
+    (here / "a=b.yaml").write_text((here / "task.yaml").read_text())
+    assert settings_from(parser.parse(["--config", "a=b.yaml", "output_dir=o"])).engine == "native"
 
 
 @pytest.mark.parametrize("name", NAMES)

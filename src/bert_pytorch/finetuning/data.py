@@ -43,7 +43,7 @@ def load_data(settings: Settings) -> Data:
     """
     tables = _tables(settings)
     source = tables["train"].source
-    train = make_examples(tables["train"], settings)
+    train = make_examples(tables["train"], settings, is_training=True)
     rest = {name: make_examples(tables[name], settings, train.labels) for name in ("validation", "test") if name in tables}
     draw = random.Random(settings.seed)
     if "validation" not in rest:

@@ -64,6 +64,7 @@ def make_examples(table: Table, settings: Settings, labels: LabelMap | None = No
         settings: What they are for.
         labels: Those of training; None: this is the training file, they are found in it.
         with_labels: Whether rows have labels; without, for predictions, those there are ignored.
+        is_training: Whether a model is to learn from them, for which numbers must differ.
 
     Raises:
         InputError: A column is not there, or a row has a fault and bad rows are not to be left out.
@@ -84,7 +85,7 @@ def make_examples(table: Table, settings: Settings, labels: LabelMap | None = No
     found = Examples(items, labels, skipped)
     if with_labels and kind != REGRESSION and task.name in (CLASSIFICATION, TOKENS):
         _number_labels(found, table, settings, kind)
-    if with_labels and kind == REGRESSION and labels is None and len({item.label for item in items}) < 2:
+    if is_training and kind == REGRESSION and len({item.label for item in items}) < 2:
         message = f"all numbers are {items[0].label}; there is nothing to learn"
         raise InputError(f"{table.source}: {message} [E-FINETUNE-ONE-CLASS]")
     return found

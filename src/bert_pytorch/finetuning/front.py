@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 
 from ..command import Parser
@@ -10,7 +11,20 @@ from .settings import ENGINES, Settings, read_settings
 
 
 class SettingsParser(Parser):
-    """A parser whose `--config` is a file of settings, not of flags."""
+    """A parser whose `--config` is a file of settings, not of flags; settings may stand between flags."""
+
+    def parse(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
+        """Parse a command line, `sys.argv` by default; exits with status 2 on wrong usage."""
+        words: list[str] = []
+        settings: list[str] = []
+        is_value = False
+        for word in sys.argv[1:] if argv is None else argv:
+            action = self.flags.get(word.replace("-", "_").replace("__", "--", 1)) if word.startswith("--") else None
+            # argparse wants all settings in one place.
+            is_setting = not is_value and "=" in word and not word.startswith("-")
+            (settings if is_setting else words).append(word)
+            is_value = action is not None and action.nargs != 0
+        return super().parse([*words, *settings])
 
     def _with_config(self, words: list[str]) -> list[str]:
         return words
