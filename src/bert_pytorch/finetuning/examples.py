@@ -56,7 +56,14 @@ class Examples:
     skipped: dict[str, int] = field(default_factory=dict)
 
 
-def make_examples(table: Table, settings: Settings, labels: LabelMap | None = None, *, with_labels: bool = True) -> Examples:
+def make_examples(
+    table: Table,
+    settings: Settings,
+    labels: LabelMap | None = None,
+    *,
+    with_labels: bool = True,
+    is_training: bool = False,
+) -> Examples:
     """Check the rows of a file and bring them into the form of the task.
 
     Args:
