@@ -272,3 +272,15 @@ def test_the_command_reference_has_the_flags_of_the_parser(name):
     from tests.bundle.tables import rows as expected
 
     assert rows == [row for row in expected(parser) if not row.startswith("| ``")]
+
+
+def test_the_command_reference_has_every_setting():
+    from dataclasses import fields
+
+    from bert_pytorch.finetuning.settings import Settings
+
+    text = (ROOT / "skills/fine-tuning/references/cli-reference.md").read_text(encoding="utf-8").split("## Settings\n")[1]
+    rows = dict(line.strip("| ").split("` | ", 1) for line in text.splitlines() if line.startswith("| `"))
+    wanted = {f"`{each.name}": each.metadata["help"] for each in fields(Settings) if each.name != "training"}
+    assert rows.keys() == wanted.keys()
+    assert [name for name in wanted if not rows[name].startswith(wanted[name])] == []
