@@ -206,6 +206,14 @@ def no_dropout(folder, copy):
     return str(copy)
 
 
+def test_held_out_tokens_are_hidden_alike_at_every_evaluation(models, tmp_path):
+    run(tmp_path, "masked-lm", models["bert"], num_train_epochs=3, learning_rate=1e-12)
+    state = max(tmp_path.glob("tuned/checkpoint-*/trainer_state.json"), key=lambda path: int(path.parent.name.split("-")[1]))
+    losses = [entry["eval_loss"] for entry in json.loads(state.read_text())["log_history"] if "eval_loss" in entry]
+    assert len(losses) == 3
+    assert losses[1:] == pytest.approx(losses[:1] * 2, abs=1e-6)
+
+
 @pytest.mark.parametrize("engine", ["transformers", "native"])
 def test_early_stopping_ends_a_run_that_gets_no_better(engine, models, tmp_path):
     settings = {"num_train_epochs": 8, "learning_rate": 1e-9, "early_stopping_patience": 2, "engine": engine}

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from .features import IGNORED
 
+HIDDEN = "is_hidden"
+"""A key of features whose tokens are hidden already."""
+
 
 class PaddingCollator:
     """Pads to the longest of a batch: ids with padding, labels of tokens with what no loss counts."""
@@ -71,8 +74,9 @@ class MaskingCollator:
         self.special_ids = torch.tensor(sorted(specials))
 
     def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
-        """Map features to a batch; `labels` `[B, L]` hold the hidden tokens."""
-        return self.hide(self.padding(features))
+        """Map features to a batch; `labels` `[B, L]` hold the hidden tokens. Those of `fixed` stay as they are."""
+        batch = self.padding(features)
+        return batch if HIDDEN in features[0] else self.hide(batch)
 
     def hide(self, batch: dict[str, Tensor], generator: torch.Generator | None = None) -> dict[str, Tensor]:
         """Hide tokens of a batch; at least one, so that its loss is a number."""

@@ -52,7 +52,7 @@ def answer(metric: str, gain: Interval, n_seeds: int) -> str:
 
 def _score(settings: Settings, seed: int, is_new: bool) -> float:
     base = {name: value for name, value in asdict(settings).items() if value is not None}
-    training = {**base.pop("training"), "seed": seed, "save_strategy": "no"}
+    training = {**base.pop("training"), "seed": seed, "save_strategy": "no", "load_best_model_at_end": False}
     training.pop("save_total_limit", None)
     folder = Path(settings.output_dir) / f"{'scratch' if is_new else 'checkpoint'}-seed-{seed}"
     report = finetune(settings_of({**base, **training, "output_dir": str(folder), "from_scratch": is_new}))

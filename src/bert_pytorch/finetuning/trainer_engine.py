@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import InputError, TrainingError, UsageError, UserError
 from ..extras import import_extra
-from .collating import MaskingCollator, PaddingCollator
+from .collating import HIDDEN, MaskingCollator, PaddingCollator
 from .data import Data
 from .examples import Example
 from .features import Feature, Features, make_features
@@ -170,7 +170,7 @@ def fixed(features: Features, collator: Callable[[Any], dict[str, Tensor]]) -> F
         return features
     generator = torch.Generator().manual_seed(0)
     hidden = [collator.hide(collator.padding([feature]), generator) for feature in features.items]
-    return [{name: value[0].tolist() for name, value in batch.items()} for batch in hidden]
+    return [{HIDDEN: True, **{name: value[0].tolist() for name, value in batch.items()}} for batch in hidden]
 
 
 def loss_of(settings: Settings, data: Data) -> Loss | None:
