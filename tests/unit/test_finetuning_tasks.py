@@ -215,6 +215,17 @@ def test_held_out_tokens_are_hidden_alike_at_every_evaluation(models, tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["transformers", "native"])
+def test_a_vocabulary_goes_with_a_checkpoint_and_with_nothing_else(engine, models, tmp_path):
+    checkpoint, vocab = models["checkpoint"]
+    with pytest.raises(UsageError, match="a checkpoint needs its vocabulary"):
+        run(tmp_path, "regression", checkpoint, engine=engine)
+    with pytest.raises(UsageError, match="vocab has no effect on a model with its own tokenizer"):
+        run(tmp_path, "regression", models["bert"], engine=engine, vocab=vocab)
+    with pytest.raises(InputError, match="no such file or folder"):
+        run(tmp_path, "regression", "google/some-bert", engine=engine)
+
+
+@pytest.mark.parametrize("engine", ["transformers", "native"])
 def test_early_stopping_ends_a_run_that_gets_no_better(engine, models, tmp_path):
     settings = {"num_train_epochs": 8, "learning_rate": 1e-9, "early_stopping_patience": 2, "engine": engine}
     report = run(tmp_path, "sequence-classification", models["bert"], **settings)

@@ -60,7 +60,8 @@ def as_folder(settings: Settings) -> str:
         export_checkpoint(settings.model, settings.vocab, str(folder))
         return str(folder)
     if settings.vocab is not None:
-        raise UsageError("vocab has no effect on a model with its own tokenizer; leave it out [E-SETTING-CONFLICT]")
+        message = "vocab has no effect on a model with its own tokenizer; leave it out, or write vocab=null"
+        raise UsageError(f"{message} [E-SETTING-CONFLICT]")
     if os.path.isdir(settings.model) or settings.allow_network:
         return settings.model
     message = "no such file or folder; a hub name needs allow_network"

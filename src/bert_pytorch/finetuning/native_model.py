@@ -25,6 +25,7 @@ from ..model import (
 )
 from ..model.language_model import NextSentencePrediction
 from ..trainer.checkpoint import load_model
+from ..trainer.checkpoint_folder import is_checkpoint_folder
 from ..trainer.tensor_file import tensors_of, write_tensors
 from .labels import LabelMap
 from .settings import Settings
@@ -53,7 +54,10 @@ def load_start(settings: Settings) -> Start:
         InputError: It cannot be read, or its tokenizer is of a kind that this library does not have.
         UsageError: A checkpoint is named without its vocabulary.
     """
-    if os.path.isdir(settings.model) and (Path(settings.model) / "config.json").is_file() and settings.vocab is None:
+    if os.path.isdir(settings.model) and not is_checkpoint_folder(settings.model):
+        if settings.vocab is not None:
+            message = "vocab has no effect on a model with its own tokenizer; leave it out, or write vocab=null"
+            raise UsageError(f"{message} [E-SETTING-CONFLICT]")
         from ..interop.huggingface import load_pretrained
 
         torch.manual_seed(settings.seed)
