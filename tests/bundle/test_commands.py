@@ -41,6 +41,9 @@ def workspace(bundle, tmp_path, shell):
     assert shell(f"python {maker} --pairs 40 --seed 1 --output held_out.txt", tmp_path).returncode == 0
     assert shell("bert-vocab -c train.txt -o vocab.json", tmp_path).returncode == 0
     sentences = (tmp_path / "train.txt").read_text().replace("\t", "\n").splitlines()
+    rows = [f"{text}\t{int('mia' in text)}" for text in dict.fromkeys(sentences)]
+    (tmp_path / "labelled.tsv").write_text("\n".join(["text\tlabel", *rows[:80]]) + "\n")
+    (tmp_path / "labelled_valid.tsv").write_text("\n".join(["text\tlabel", *rows[80:120]]) + "\n")
     documents = "\n\n".join("\n".join(sentences[i : i + 5]) for i in range(0, 500, 5))
     for name in ("documents.txt", "prose.txt"):
         (tmp_path / name).write_text(documents + "\n")

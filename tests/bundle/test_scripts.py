@@ -23,6 +23,11 @@ REQUIRED = {
     "make_pairs.py": ("--input", "bert-smoke/corpus.txt", "--output", "bert-smoke/pairs"),
     "compare_runs.py": ("bert-smoke/a", "bert-smoke/b"),
     "pretrain.py": ("train_dataset=bert-smoke/corpus.txt", "vocab_path=bert-smoke/vocab.json", "output_path=bert-smoke/m"),
+    "finetune.py": ("task=regression", "model=m", "output_dir=bert-smoke/o"),
+    "prove_gain.py": ("task=regression", "model=m", "output_dir=bert-smoke/o"),
+    "search.py": ("task=regression", "model=m", "output_dir=bert-smoke/o"),
+    "predict.py": ("--model", "bert-smoke", "--input", "bert-smoke/corpus.txt", "--output", "bert-smoke/p"),
+    "evaluate.py": ("--model", "bert-smoke", "--data", "bert-smoke/corpus.txt"),
     "plan_run.py": ("-c", "bert-smoke/corpus.txt", "-v", "bert-smoke/vocab.json"),
 }
 """Flags that a script does not go without."""

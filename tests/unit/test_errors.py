@@ -28,6 +28,21 @@ from bert_pytorch.dataset.loader import BatchLoader
 from bert_pytorch.dataset.tokenizer import train_subwords
 from bert_pytorch.dataset.vocab import Vocab
 from bert_pytorch.errors import InputError, SaveError, TrainingError, UnavailableError, UserError
+from bert_pytorch.finetuning import native_state
+from bert_pytorch.finetuning.data import load_data
+from bert_pytorch.finetuning.encoders import Cut, WordEncoder
+from bert_pytorch.finetuning.judging import compare as compare_models
+from bert_pytorch.finetuning.labels import LabelMap
+from bert_pytorch.finetuning.native_arguments import native_arguments
+from bert_pytorch.finetuning.native_model import load_start
+from bert_pytorch.finetuning.predicting import Answered
+from bert_pytorch.finetuning.reading import Table
+from bert_pytorch.finetuning.results import Finetuned, read_finetuned
+from bert_pytorch.finetuning.scoring import Predictions
+from bert_pytorch.finetuning.searching import Search, read_plan
+from bert_pytorch.finetuning.settings import settings_of
+from bert_pytorch.finetuning.user_code import load_function
+from bert_pytorch.model import BERTForTokenClassification
 from bert_pytorch.trainer import load_checkpoint
 from bert_pytorch.trainer.arguments import TrainingArguments
 from bert_pytorch.trainer.deepspeed_engine import read_config
@@ -267,6 +282,53 @@ def short_memory_of_a_rank():
     trainer.step.train(trainer.train_data, None)
 
 
+TUNE = {"task": "sequence-classification", "model": "m", "output_dir": "o", "train_file": "rows.tsv"}
+
+
+def rows(*lines, **settings):
+    """Read labelled rows, a text and a label each."""
+    write("rows.tsv", "\n".join(["text\tlabel", *lines]).encode() + b"\n")
+    return load_data(settings_of({**TUNE, **settings}))
+
+
+def answer_of_another_context():
+    answers = {"text": ["zoe"], "answer_start": [0]}
+    write("rows.jsonl", json.dumps({"question": "who", "context": "mia", "answers": answers}).encode())
+    load_data(settings_of({**TUNE, "task": "question-answering", "train_file": "rows.jsonl"}))
+
+
+def questions_without_room():
+    WordEncoder(WordVocab(["a b"])).encode("a b a b", "a", Cut(8, stride=3))
+
+
+def taken_folder():
+    write_folder = Path("o")
+    write_folder.mkdir()
+    (write_folder / "finetune.json").write_text("{}")
+    folder = RunFolder("o")
+    try:
+        native_state.find_checkpoint(folder, settings_of(TUNE))
+    finally:
+        folder.close()
+
+
+def other_labels():
+    both = [Finetuned("a", settings_of(TUNE), LabelMap(names), {}) for names in (["x"], ["y"])]
+    compare_models(*(Answered(each, Table("t", [], [], []), [], Predictions([], [], []), 0) for each in both), 100, 0)
+
+
+def search(**plan):
+    space = {"learning_rate": {"type": "categorical", "choices": [0.1]}}
+    settings = settings_of({**TUNE, "search": {"hp_space": space, **plan}})
+    return Search(settings, read_plan(settings))
+
+
+def failing_trial():
+    write("search.yaml", b"search: {n_trials: 2, n_jobs: 2, hp_space: {seed: {type: int, low: 1, high: 9}}}\n")
+    words = [f"{name}={value}" for name, value in TUNE.items()]
+    command(load_script("fine-tuning", "search").main, "--config", "search.yaml", *words, "--engine", "native")
+
+
 def no_checkpoint():
     write_corpus()
     command(train, *SMALL, "--resume", "last")
@@ -310,6 +372,27 @@ PROVOKE = {
     "E-ENCODED-VOCAB": lambda: BERTDataset(encode().path, WordVocab(["other words"]), 13),
     "E-ENCODING-NAME": lambda: PairCorpus(write("corpus.txt", b"a\tb\n"), "klingon"),
     "E-FILE-READ": lambda: PairCorpus("missing.txt"),
+    "E-FINETUNE-ANSWER": answer_of_another_context,
+    "E-FINETUNE-ARGUMENT": lambda: native_arguments(settings_of({**TUNE, "engine": "native", "fsdp": "full_shard"}), []),
+    "E-FINETUNE-CODE": lambda: load_function(write("own.py", b"x = 1\n"), "compute_loss"),
+    "E-FINETUNE-COLUMN": lambda: rows("a\t1", label_column="y"),
+    "E-FINETUNE-COMPARE": other_labels,
+    "E-FINETUNE-EMPTY": lambda: rows(" \t1"),
+    "E-FINETUNE-FEW-ROWS": lambda: rows("a\t1", "b\t0"),
+    "E-FINETUNE-FORMAT": lambda: rows("a\t1\t2"),
+    "E-FINETUNE-LABEL": lambda: rows("a\t"),
+    "E-FINETUNE-LABEL-GAP": lambda: rows("a\t0", "b\t1", "c\t3"),
+    "E-FINETUNE-LENGTH": questions_without_room,
+    "E-FINETUNE-MODEL": lambda: load_start(settings_of(TUNE)),
+    "E-FINETUNE-ONE-CLASS": lambda: rows("a\t1", "b\t1"),
+    "E-FINETUNE-OUTPUT": taken_folder,
+    "E-FINETUNE-RESULT": lambda: read_finetuned("missing"),
+    "E-FINETUNE-SETTING": lambda: settings_of({}),
+    "E-FINETUNE-TASK": lambda: settings_of({**TUNE, "task": "tagging"}),
+    "E-SEARCH-NONE": lambda: search().report(),
+    "E-SEARCH-SPACE": lambda: search(pruner="brave"),
+    "E-SEARCH-TRIAL": failing_trial,
+    "E-MODEL-HEAD": lambda: BERTForTokenClassification(make_bert(), 0),
     "E-INTERRUPTED": lambda: failing(KeyboardInterrupt()),
     "E-LAUNCH-ENVIRONMENT": launched,
     "E-LAUNCH-RENDEZVOUS": lambda: launched(RANK="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="1"),

@@ -5,6 +5,8 @@ Shapes: B sequences, L tokens per sequence, D hidden size, P places.
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Sequence
 
 import torch
@@ -13,10 +15,11 @@ from torch.utils.checkpoint import checkpoint
 
 from ..errors import InputError
 from .embedding import BERTEmbedding, WordEmbedding
+from .original import OriginalBlock, SinusoidEmbedding
 from .rotation import rotation_of
 from .transformer import PreNormBlock, TransformerBlock, init_weights
 
-ARCHITECTURES = ("bert", "modernbert")
+ARCHITECTURES = ("bert", "modernbert", "bert-pytorch")
 
 _GLOBAL_EVERY = 3
 _LOCAL_REACH = 64
@@ -61,7 +64,7 @@ class BERT(nn.Module):
             max_len: Longest sequence, in tokens.
             architecture: `"bert"`: post-norm, learned positions, exact GELU, as released with the paper. `"modernbert"`:
                 pre-norm, rotary positions, gated GELU, no biases; two of three layers see 64 tokens to either side; it has no
-                segments, and heads have an even number of features.
+                segments, and heads have an even number of features. `"bert-pytorch"`: what 0.0.1a4 had, for its old files.
             feed_forward_hidden: Feed-forward size; None: 4 x hidden, or 1.5 x hidden for `"modernbert"`, as released.
 
         Raises:
@@ -78,16 +81,18 @@ class BERT(nn.Module):
         self.gradient_checkpointing = False
         self._own_feed_forward = feed_forward_hidden
         _check_sizes(self.config)
+        usual = -(-3 * hidden // 2) if architecture == "modernbert" else 4 * hidden
+        self.feed_forward_hidden = feed_forward_hidden or usual
+        sizes = hidden, attn_heads, self.feed_forward_hidden, dropout
         if architecture == "modernbert":
-            self.feed_forward_hidden = feed_forward_hidden or -(-3 * hidden // 2)
             self.embedding = WordEmbedding(vocab_size, hidden, dropout)
-            blocks = [
-                PreNormBlock(hidden, attn_heads, self.feed_forward_hidden, dropout, is_first=i == 0) for i in range(n_layers)
-            ]
+            blocks = [PreNormBlock(*sizes, is_first=i == 0) for i in range(n_layers)]
+        elif architecture == "bert-pytorch":
+            self.embedding = SinusoidEmbedding(vocab_size, hidden, dropout, max_len)
+            blocks = [OriginalBlock(*sizes) for _ in range(n_layers)]
         else:
-            self.feed_forward_hidden = feed_forward_hidden or 4 * hidden
             self.embedding = BERTEmbedding(vocab_size, hidden, dropout, max_len)
-            blocks = [TransformerBlock(hidden, attn_heads, self.feed_forward_hidden, dropout) for _ in range(n_layers)]
+            blocks = [TransformerBlock(*sizes) for _ in range(n_layers)]
         self.transformer_blocks = nn.ModuleList(blocks)
         # A post-norm block has normalised what it returns.
         self.final_norm = nn.LayerNorm(hidden, eps=1e-5, bias=False) if architecture == "modernbert" else nn.Identity()
@@ -147,13 +152,27 @@ class BERT(nn.Module):
             )
         mask = _mask(x, example, has_padding)
         positions = None if example is None else positions_within(example)
-        if isinstance(self.embedding, BERTEmbedding):
+        if isinstance(self.embedding, (BERTEmbedding, SinusoidEmbedding)):
             hidden_BLD = self.embedding(x, segment_info, positions)
             views: list[View] = [(mask, None)]
         else:
             hidden_BLD = self.embedding(x)
             views = self._views(mask, torch.arange(x.size(1), device=x.device) if positions is None else positions)
         return self._encode(hidden_BLD, views, places)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | os.PathLike[str]) -> BERT:
+        """The encoder of a hub-style folder (`interop/huggingface.py`) or of a checkpoint, in evaluation mode.
+
+        Raises:
+            InputError: It cannot be read, or is of another graph.
+        """
+        # Reading files stands above models; only this name, that of Transformers, points up to it.
+        from ..interop.huggingface import load_any
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*begin anew")  # Heads are not asked for.
+            return load_any(folder).bert
 
     def compile_blocks(self, backend: str | None = None) -> None:
         """Let `torch.compile` translate the blocks; they keep their names, so checkpoints are the same.

@@ -1,0 +1,1 @@
+"""A trained model at work: words for masks, vectors of texts, scores of lines, nearest lines."""
