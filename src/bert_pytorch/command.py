@@ -23,12 +23,18 @@ INSTALL_HINT = "python -m pip install torch tqdm pyyaml"
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that also takes `--a-b` for `--a_b` and suggests the nearest flag for an unknown one."""
+    """An argument parser that also takes `--a-b` for `--a_b` and suggests the nearest flag for an unknown one.
+
+    Attributes:
+        reads_config: Whether a flag `--config` names a file with values of the other flags, which is read.
+    """
+
+    reads_config = True
 
     def parse(self, argv: Sequence[str] | None = None) -> argparse.Namespace:
         """Parse a command line, `sys.argv` by default; exits with status 2 on wrong usage."""
         words = [_with_underscores(word) for word in (sys.argv[1:] if argv is None else argv)]
-        if "--config" in self.flags:
+        if self.reads_config and "--config" in self.flags:
             words = self._with_config(words)
         parsed, unknown = self.parse_known_args(words)
         if unknown:

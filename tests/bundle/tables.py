@@ -19,7 +19,7 @@ def rows(parser: argparse.ArgumentParser, *, settings: bool | None = None) -> It
     """A row a flag; only settings of training, or only others, where `settings` says so."""
     for action in parser._actions:
         is_setting = not SETTINGS.isdisjoint(action.option_strings)
-        if "--help" in action.option_strings or settings not in (None, is_setting):
+        if not action.option_strings or "--help" in action.option_strings or settings not in (None, is_setting):
             continue
         value = str(action.default).lower() if isinstance(action.default, bool) else str(action.default)
         default = "required" if action.required else "" if action.default is None else f"`{value}`"

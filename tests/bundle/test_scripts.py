@@ -22,6 +22,7 @@ BARE = [sys.executable, "-I", "-S"]
 REQUIRED = {
     "make_pairs.py": ("--input", "bert-smoke/corpus.txt", "--output", "bert-smoke/pairs"),
     "compare_runs.py": ("bert-smoke/a", "bert-smoke/b"),
+    "consolidate.py": ("bert-smoke/a", "--output_path", "bert-smoke/one"),
     "pretrain.py": ("train_dataset=bert-smoke/corpus.txt", "vocab_path=bert-smoke/vocab.json", "output_path=bert-smoke/m"),
     "finetune.py": ("task=regression", "model=m", "output_dir=bert-smoke/o"),
     "prove_gain.py": ("task=regression", "model=m", "output_dir=bert-smoke/o"),

@@ -15,7 +15,7 @@ import pytest
 
 from bert_pytorch.trainer.checkpoint import load_checkpoint
 
-from ..unit.examples import SOURCE, same_tensors, write_pairs
+from ..unit.examples import SOURCE, load_script, same_tensors, write_pairs
 from .ranks import PAIRS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -127,6 +127,27 @@ def test_a_checkpoint_of_two_goes_on_with_any_number(trained, tmp_path, name, n)
     assert status == 0, err[-3000:]
     after = [entry for entry in figures(trained / "2", name)["logs"] if entry["step"] > 10]
     assert_same_curve_after(after, figures(tmp_path, name)["logs"])
+
+
+def test_parts_become_one_file_by_a_command(trained, tmp_path, capsys):
+    def consolidate(*arguments):
+        status = load_script("training", "consolidate").main([*map(str, arguments), "--json"])
+        return status, json.loads(capsys.readouterr().out)
+
+    folder, file = trained / "4" / "full" / "checkpoint-10", tmp_path / "one"
+    status, report = consolidate(folder, "-o", file)
+    assert (status, report["parts"], report["step"]) == (0, 4, 10)
+    assert same_tensors(load_checkpoint(file)["optimizer"], load_checkpoint(folder)["optimizer"])
+    run = runs_in(tmp_path, ["full"])[0]
+    run["settings"] = {**run["settings"], "resume_from_checkpoint": str(file)}
+    status, err = launch(1, [run], tmp_path)
+    assert status == 0, err[-3000:]
+    after = [entry for entry in figures(trained / "4", "full")["logs"] if entry["step"] > 10]
+    assert_same_curve_after(after, figures(tmp_path, "full")["logs"])
+    status, report = consolidate(folder, "-o", file)
+    assert (status, report["error"].endswith("[E-USAGE]")) == (2, True)
+    status, report = consolidate(folder.parent, "-o", tmp_path / "other")
+    assert (status, "checkpoint-10, checkpoint-20" in report["error"]) == (1, True)
 
 
 def assert_same_curve_after(one, other):

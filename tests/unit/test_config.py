@@ -93,7 +93,15 @@ def test_every_flag_can_stand_in_a_file(config):
     for flag, action in bert_parser().flags.items():
         if flag.startswith("--") and flag not in ("--config", "--help", "--resume"):
             values[flag[2:]] = "true" if action.nargs == 0 else repr((action.choices or ["1"])[0]).replace("'1'", "1")
-    values |= {"seq_len": "5", "with_cuda": "true", "on_memory": "true", "mlm_probability": "0.5", "dropout": "0"}
+    values |= {
+        "seq_len": "5",
+        "with_cuda": "true",
+        "on_memory": "true",
+        "mlm_probability": "0.5",
+        "dropout": "0",
+        "warmup_ratio": "0.1",
+        "label_smoothing_factor": "0.1",
+    }
     values |= {"adam_beta1": "0", "adam_beta2": "0", "lr_scheduler_kwargs": "{power: 2}", "optim_args": "{}"}
     values |= {"greater_is_better": "true"}
     args = parse_args(["--config", config("".join(f"{name}: {value}\n" for name, value in values.items()))])
@@ -102,7 +110,7 @@ def test_every_flag_can_stand_in_a_file(config):
     assert args.lr_scheduler_kwargs == {"power": 2}
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("skills/*/assets/*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(ROOT.glob("skills/training/assets/*.yaml")), ids=lambda path: path.name)
 def test_every_shipped_file_is_read_and_trains(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_pairs("corpus.txt", story_pairs())

@@ -10,6 +10,7 @@ those of training. The command line wins over the file. Ends with the JSON line 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
@@ -22,6 +23,7 @@ from bert_pytorch.pipeline import pretrain
 def build_parser() -> Parser:
     """The flags."""
     parser = Parser(description=__doc__, usage="%(prog)s [--config FILE] [NAME=VALUE ...] [--json]")
+    parser.reads_config = False  # The file's settings are those of `bert`.
     add = parser.add_argument
     add("settings", nargs="*", metavar="NAME=VALUE", help="a setting; a switch is NAME=true")
     add("--config", metavar="FILE", help="YAML of settings by name")
@@ -44,10 +46,10 @@ def words_of(parser: Parser, settings: list[str]) -> list[str]:
     return words
 
 
-def main() -> int:
-    """Read the settings and train."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """Read the settings and train; returns the exit status."""
     parser = build_parser()
-    args = parser.parse()
+    args = parser.parse(argv)
     config = [] if args.config is None else ["--config", args.config]
     return run(bert_parser(), pretrain, [*config, *words_of(parser, args.settings)])
 
