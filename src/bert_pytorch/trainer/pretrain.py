@@ -17,7 +17,7 @@ from tqdm import tqdm
 
 from ..errors import InputError
 from ..memory import keep_freed_memory
-from ..model import BERT
+from ..model import BERT, BERTLM
 from .arguments import TrainingArguments
 from .bad_steps import BadSteps
 from .checkpoint import save_checkpoint
@@ -122,6 +122,7 @@ class BERTTrainer:
         self.update, self.bert = Update(self.device, self.args), bert
         places = (self.device, gpus, self.world)
         placed = place_model(bert, vocab_size, self.args, *places, word_counts, has_own_loss=compute_loss is not None)
+        self.language_model: BERTLM
         self.language_model, self.model, self.objective = placed
         data = (train_dataloader, test_dataloader)
         self.train_data, self.test_data = as_loaders(*data, self.args, data_collator, self.world)
