@@ -17,6 +17,7 @@ from bert_pytorch.dataset.loader import BatchLoader
 from bert_pytorch.errors import UserError
 from bert_pytorch.trainer.arguments import TrainingArguments
 from bert_pytorch.trainer.distributed import start, stop
+from bert_pytorch.trainer.shard_writer import ShardWriter
 
 from ..unit.examples import make_bert, make_vocab, story_pairs
 
@@ -44,6 +45,21 @@ class Watch:
             raise ValueError("no luck")
 
 
+def kill_within_save(rank, number):
+    """Let this process be killed while its parts of the save of that number are being written, in its first life."""
+    if os.environ.get("RANK") != str(rank) or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0":
+        return
+    begin, begun = ShardWriter.begin, []
+
+    def begin_and_die(self, folder, tensors):
+        begin(self, folder, tensors)
+        begun.append(folder)
+        if len(begun) == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    ShardWriter.begin = begin_and_die
+
+
 def nan_at(word):
     """A loss that is no number where a batch has a word."""
 
@@ -69,10 +85,13 @@ def run(
     nan_word=None,
     count=False,
     deepspeed=None,
+    kill_save=None,
     **events,
 ):
     """One run; its batch is that of all processes together."""
     world = start(False, 60)
+    if kill_save is not None:
+        kill_within_save(*kill_save)
     if deepspeed is not None:
         ways = {"gradient_clipping": "auto", "train_micro_batch_size_per_gpu": "auto", **deepspeed}
         settings = {**settings, "deepspeed": f"{folder}.ds-{world.rank}.json"}

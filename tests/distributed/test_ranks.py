@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import random
 import re
 import signal
 import subprocess
@@ -35,15 +36,24 @@ if find_spec("deepspeed") is None:
     KINDS = {name: kind for name, kind in KINDS.items() if "deepspeed" not in kind}
 
 
-def launch(n, runs, folder, *, options=(), timeout=240):
-    """Run a plan with torchrun, or by one process; its exit status and stderr."""
+def launch(n, runs, folder, *, options=(), timeout=240, meanwhile=None):
+    """Run a plan with torchrun, or by one process; its exit status and stderr. `meanwhile` gets the process."""
     plan = folder / f"plan-{time.monotonic_ns()}.json"
     plan.write_text(json.dumps({"corpus": str(write_pairs(folder / "corpus.txt", PAIRS)), "runs": runs}))
     how = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={n}", *options] if n > 1 else []
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(SOURCE)}
     command = [sys.executable, *how, "-m", "tests.distributed.ranks", str(plan)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout, check=False)
-    return done.returncode, done.stderr
+    err = plan.with_suffix(".err")
+    with err.open("w") as file:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=file)
+        try:
+            if meanwhile is not None:
+                meanwhile(process)
+            status = process.wait(timeout)
+        finally:
+            process.kill()
+            process.wait()
+    return status, err.read_text()
 
 
 def runs_in(folder, names):
@@ -165,6 +175,62 @@ def test_a_killed_process_is_begun_anew_and_nothing_changes(trained, tmp_path):
     status, err = launch(2, [{**killed, "kill": [1, 8]}], tmp_path, options=["--max_restarts=3"])
     assert status == 0, err[-3000:]
     states = [load_checkpoint(tmp_path / name / "checkpoint-20") for name in ("whole", "killed")]
+    assert same_tensors(states[0]["model"], states[1]["model"])
+    assert same_tensors(states[0]["optimizer"], states[1]["optimizer"])
+
+
+def test_a_process_killed_while_its_parts_are_written_leaves_no_half_checkpoint(tmp_path):
+    plan = {**PLAN, "save_steps": 4, "sharding": "full"}
+    whole, killed = ({"settings": plan, "dropout": 0.3, "folder": str(tmp_path / name)} for name in ("whole", "killed"))
+    assert launch(2, [whole], tmp_path)[0] == 0
+    status, err = launch(2, [{**killed, "kill_save": [1, 3]}], tmp_path, options=["--max_restarts=3"])
+    assert status == 0, err[-3000:]
+    # The third save was that of step 12, which was lost, so that steps 9 to 12 were done twice.
+    assert [len(re.findall(rf"^step {step}/", err, re.M)) for step in (8, 9, 12, 20)] == [1, 2, 2, 1]
+    states = [load_checkpoint(tmp_path / name / "checkpoint-20") for name in ("whole", "killed")]
+    assert same_tensors(states[0]["model"], states[1]["model"])
+    assert same_tensors(states[0]["optimizer"], states[1]["optimizer"])
+
+
+def workers(launcher):
+    """Numbers of the processes that a launcher has started and that are training."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            is_worker = b"tests.distributed.ranks" in (path / "cmdline").read_bytes()
+        except (OSError, ValueError):
+            continue
+        if parent == launcher and is_worker:
+            found.append(int(path.name))
+    return sorted(found)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes are found in /proc")
+@pytest.mark.parametrize("sharding", [None, "full"])
+@pytest.mark.parametrize("seed", range(4))
+def test_kills_at_random_moments_change_nothing(tmp_path, seed, sharding):
+    draw = random.Random(f"{seed} {sharding}")
+    plan = {**PLAN, "max_steps": 300, "eval_steps": 100, "save_steps": 3, "save_total_limit": 2, "sharding": sharding}
+    whole, killed = ({"settings": plan, "dropout": 0.3, "folder": str(tmp_path / name)} for name in ("whole", "killed"))
+    assert launch(2, [whole], tmp_path)[0] == 0
+    n_killed = 0
+
+    def kill_some(process):
+        nonlocal n_killed
+        while process.poll() is None and n_killed < 3:
+            log = tmp_path / "killed" / "log.jsonl"
+            n_before = len(log.read_text().splitlines()) if log.exists() else 0
+            time.sleep(draw.uniform(0.0, 1.0))
+            if log.exists() and len(log.read_text().splitlines()) > n_before + 3 and (found := workers(process.pid)):
+                os.kill(draw.choice(found), signal.SIGKILL)
+                n_killed += 1
+
+    status, err = launch(2, [killed], tmp_path, options=["--max_restarts=3"], meanwhile=kill_some)
+    assert status == 0, err[-3000:]
+    assert n_killed >= 1
+    states = [load_checkpoint(tmp_path / name / "checkpoint-300") for name in ("whole", "killed")]
     assert same_tensors(states[0]["model"], states[1]["model"])
     assert same_tensors(states[0]["optimizer"], states[1]["optimizer"])
 
