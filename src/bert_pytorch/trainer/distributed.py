@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -127,6 +128,9 @@ def start(with_cuda: bool, timeout_seconds: float = DEFAULT_TIMEOUT) -> World:
         UnavailableError: The others did not come, or there is no GPU for this process.
     """
     if n_processes() == 1 or (dist.is_available() and dist.is_initialized()):
+        if "WORLD_SIZE" not in os.environ and os.environ.get("ACCELERATE_USE_CPU", "").lower() in ("true", "1", "yes"):
+            message = "accelerate launch --cpu starts one process, whatever --num_processes says"
+            warnings.warn(f"{message}; for several: torchrun --nproc_per_node N", stacklevel=3)
         return current()
     lacking = [name for name in _NEEDED if name not in os.environ]
     if lacking:
