@@ -69,7 +69,7 @@ def push(
     try:
         place = api.create_repo(model_id, private=private, exist_ok=True)
         done = api.create_commit(place.repo_id, operations, commit_message=message)
-    except (errors.HfHubHTTPError, errors.LocalTokenNotFoundError, ValueError, OSError) as error:
+    except (*_raised_by(errors.HfHubHTTPError), errors.LocalTokenNotFoundError, ValueError, OSError) as error:
         raise _failure(model_id, error) from error
     return str(done.commit_url)
 
@@ -82,6 +82,11 @@ def check_id(model_id: str) -> None:
     """
     if not _ID.fullmatch(model_id) or ".." in model_id or "--" in model_id:
         raise InputError(f"hub_model_id {ascii(model_id)[:80]}, expected NAME or USER/NAME [E-PUSH-NAME]")
+
+
+def _raised_by(refusal: type[Exception]) -> tuple[type[Exception], ...]:
+    """The hub's refusals, and what its transport raises where there is no answer: it is their base, from whichever package."""
+    return refusal, *(each for each in refusal.__mro__ if each.__name__ in ("HTTPError", "RequestException"))
 
 
 def _failure(model_id: str, error: Exception) -> UserError:
