@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from .errors import UnavailableError, UsageError
+from .devices import check_device
+from .errors import InputError, UsageError
 from .inputs import DATA_SETTINGS
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .dataset import BERTDataset
     from .dataset.loader import BatchLoader
     from .dataset.vocab import Vocab
-    from .model import BERT
+    from .model import BERT, BERTLM
     from .trainer import BERTTrainer
     from .trainer.arguments import TrainingArguments
 
@@ -28,27 +29,12 @@ _FLAGS = {
     **{"num_train_epochs": "epochs", "learning_rate": "lr", "weight_decay": "adam_weight_decay", "logging_steps": "log_freq"},
 }
 """Flags that `bert` has under an older name, by that of the setting."""
+SIZES = {
+    **{"hidden": ("hidden", 256), "layers": ("n_layers", 8), "attn_heads": ("attn_heads", 8)},
+    **{"architecture": ("architecture", "bert")},
+}
+"""Flags for the sizes of a new model: their names in `BERT`, and their defaults."""
 _OF_LOADERS = ("per_device_train_batch_size", "per_device_eval_batch_size")
-
-
-def check_device(device: str, with_cuda: bool = True) -> bool:
-    """Whether to use CUDA.
-
-    Args:
-        device: `cpu`, `cuda` (there must be one) or `auto` (where there is one).
-        with_cuda: Otherwise never.
-
-    Raises:
-        UnavailableError: `device` is `cuda` and torch finds no GPU.
-    """
-    if device == "cpu" or not with_cuda:
-        return False
-    import torch
-
-    if device == "cuda" and not torch.cuda.is_available():
-        message = "--device cuda: torch finds no CUDA GPU; pass --device cpu, or install a CUDA build of torch and its driver"
-        raise UnavailableError(f"{message} [E-DEVICE-CUDA]")
-    return torch.cuda.is_available()
 
 
 def check_device_flags(args: argparse.Namespace) -> bool:
@@ -94,6 +80,34 @@ def plan_steps(args: argparse.Namespace, train_data: BatchLoader) -> int:
     return args.max_steps or n_steps
 
 
+def load_start(args: argparse.Namespace, vocab: Vocab) -> BERTLM | None:
+    """The model that `--model_name_or_path` names, whose weights a run begins with; None where it names none.
+
+    Raises:
+        InputError: It cannot be read, has another vocabulary, or takes shorter sequences.
+        UsageError: A flag asks for another size than it has.
+    """
+    path = args.model_name_or_path
+    if path is None:
+        return None
+    from .inference.loading import open_model
+
+    loaded = open_model(path, args.vocab_path)
+    bert = loaded.model.bert
+    if len(vocab) != bert.vocab_size:
+        message = f"the vocabulary has {len(vocab)} entries, the model {bert.vocab_size}"
+        raise InputError(f"{path}: {message}; give the one it was trained with [E-EXPORT-VOCAB]")
+    for name, (size, usual) in SIZES.items():
+        asked, there = getattr(args, name), bert.config[size]
+        if asked not in (usual, there):
+            message = f"--{name} {asked} contradicts --model_name_or_path {path}, which has {there}"
+            raise UsageError(f"{message}; leave it out [E-SETTING-CONFLICT]")
+    if args.seq_len > bert.max_len:
+        message = f"--seq_len is {args.seq_len}, expected at most {bert.max_len}, which {path} takes"
+        raise InputError(f"{message}; lower it [E-MODEL-LENGTH]")
+    return loaded.model
+
+
 def make_bert(args: argparse.Namespace, vocab: Vocab) -> BERT:
     """The encoder, with new weights."""
     from .model import BERT
@@ -118,13 +132,16 @@ def make_trainer(
     max_steps: int,
     dataset: BERTDataset | None = None,
 ) -> BERTTrainer:
-    """A trainer around a new model; what it trains on comes from `dataset`, where it is to know that."""
+    """A trainer around a new model or the one to start from; what it trains on comes from `dataset`, where it is to know."""
+    from .model import BERT
     from .trainer import BERTTrainer
     from .trainer.distributed import current
 
     facts, world = {} if dataset is None else {"pairs": len(dataset)}, current()
-    return BERTTrainer(
-        make_bert(args, vocab),
+    begun = load_start(args, vocab)
+    bert = make_bert(args, vocab) if begun is None else BERT(**{**begun.bert.config, "dropout": args.dropout})
+    trainer = BERTTrainer(
+        bert,
         len(vocab),
         train_data,
         test_data,
@@ -140,6 +157,11 @@ def make_trainer(
             "vocab_sha256": vocab.fingerprint,
         },
     )
+    if begun is not None:
+        from .interop.as_checkpoint import take_weights
+
+        take_weights(trainer, begun)
+    return trainer
 
 
 def training_arguments(args: argparse.Namespace, max_steps: int) -> TrainingArguments:

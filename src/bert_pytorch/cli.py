@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import fields
 
+from .assembly import SIZES
 from .command import Parser, at_least, between, boolean, json_object, run
 from .dataset.corpus import OBJECTIVES
 from .pipeline import build_vocabulary, pretrain
@@ -40,6 +41,8 @@ def bert_parser() -> Parser:
     add("-o", "--output_path", metavar="PATH", help="checkpoints of whole passes are PATH.ep0, PATH.ep1, ...")
     _add_older_flags(parser)
     _add_flags_of_data_and_steps(parser)
+    start = "begin with these weights and sizes: a checkpoint, or a folder in Transformers' form"
+    add("--model_name_or_path", metavar="PATH", help=start)
     resume = "go on from the last checkpoint of --output_dir or PATH, or from this one"
     add("--resume_from_checkpoint", "--resume", metavar="last|PATH", help=resume)
     add_settings(parser)
@@ -49,9 +52,16 @@ def bert_parser() -> Parser:
 def _add_older_flags(parser: Parser) -> None:
     """Those of bert-pytorch, and what decides a run beside them."""
     add, positive, whole = parser.add_argument, at_least(1), at_least(0)
-    add("-hs", "--hidden", type=positive, default=256, metavar="N", help="hidden size (256)")
-    add("-l", "--layers", type=positive, default=8, metavar="N", help="transformer layers (8)")
-    add("-a", "--attn_heads", type=positive, default=8, metavar="N", help="attention heads; divides --hidden (8)")
+    add("-hs", "--hidden", type=positive, default=SIZES["hidden"][1], metavar="N", help="hidden size (256)")
+    add("-l", "--layers", type=positive, default=SIZES["layers"][1], metavar="N", help="transformer layers (8)")
+    add(
+        "-a",
+        "--attn_heads",
+        type=positive,
+        default=SIZES["attn_heads"][1],
+        metavar="N",
+        help="attention heads; divides --hidden (8)",
+    )
     add("-s", "--seq_len", type=at_least(5), default=20, metavar="N", help="tokens a pair (3 are markers) or text (2 are) (20)")
     add("-b", "--batch_size", "--per_device_train_batch_size", type=positive, default=64, metavar="N", help="pairs a step (64)")
     add(
@@ -79,7 +89,7 @@ def _add_older_flags(parser: Parser) -> None:
     add("--warmup_steps", type=whole, metavar="N", help="steps up to the peak rate (10 %% of the run)")
     add("--max_grad_norm", type=between(0, INFINITY), default=1.0, metavar="X", help="clip gradient norm; 0: never (1.0)")
     add("--dropout", type=between(0, 1), default=0.1, metavar="X", help="dropout probability (0.1)")
-    add("--architecture", choices=("bert", "modernbert"), default="bert", help="the encoder's kind (bert)")
+    add("--architecture", choices=("bert", "modernbert"), default=SIZES["architecture"][1], help="the encoder's kind (bert)")
     add("--seed", type=whole, default=42, metavar="N", help="same seed, same run (42)")
     add("--device", choices=("cpu", "cuda", "auto"), default="auto", help="cuda: fail without one (auto)")
     add("--encoding", default="utf-8", metavar="NAME", help="encoding of the corpora (utf-8)")

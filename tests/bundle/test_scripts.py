@@ -30,6 +30,15 @@ REQUIRED = {
     "predict.py": ("--model", "bert-smoke", "--input", "bert-smoke/corpus.txt", "--output", "bert-smoke/p"),
     "evaluate.py": ("--model", "bert-smoke", "--data", "bert-smoke/corpus.txt"),
     "plan_run.py": ("-c", "bert-smoke/corpus.txt", "-v", "bert-smoke/vocab.json"),
+    "embed.py": ("--model", "m", "--input", "bert-smoke/corpus.txt", "--output", "bert-smoke/v.npy"),
+    "fill_mask.py": ("--model", "m", "--text", "<mask>"),
+    "score.py": ("--model", "m", "--input", "bert-smoke/corpus.txt", "--output", "bert-smoke/s.jsonl"),
+    "similar.py": ("--model", "m", "--input", "bert-smoke/corpus.txt", "--query", "a"),
+    "inspect_checkpoint.py": ("bert-smoke/corpus.txt",),
+    "export.py": ("--model", "m", "--to", "onnx", "--output", "bert-smoke/m.onnx"),
+    "push_to_hub.py": ("--folder", "bert-smoke", "--hub_model_id", "me/m"),
+    "import_model.py": ("--model", "m", "--output", "bert-smoke/c", "--output_vocab", "bert-smoke/v"),
+    "convert_legacy.py": ("--model", "m", "--output", "bert-smoke/c"),
 }
 """Flags that a script does not go without."""
 

@@ -13,7 +13,8 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MOD
 # Data flows down this list; a module imports only what stands above it. Parts on one line do not import each other.
 FLOW = [
     ["errors"],
-    ["files", "extras", "memory", "config", "launch"],
+    ["files", "extras", "memory", "config", "launch", "allow_list", "devices"],
+    ["command"],
     ["dataset.draws", "dataset.lines"],
     ["dataset.corpus", "dataset.counting", "dataset.pieces"],
     ["dataset.vocab_file"],
@@ -36,6 +37,7 @@ FLOW = [
     ["dataset.batching", "dataset.collating"],
     ["dataset.dataset"],
     ["dataset.loader", "dataset.cache"],
+    ["model.recording"],
     ["model.dropout", "model.cross_entropy", "model.rotation"],
     ["model.embedding", "model.attention"],
     ["model.transformer"],
@@ -46,7 +48,6 @@ FLOW = [
     ["trainer"],
     ["interop"],
     ["inference"],
-    ["command"],
     ["finetuning"],
     ["inputs"],
     ["assembly"],

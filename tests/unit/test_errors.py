@@ -12,6 +12,7 @@ import signal
 import warnings
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -42,6 +43,15 @@ from bert_pytorch.finetuning.scoring import Predictions
 from bert_pytorch.finetuning.searching import Search, read_plan
 from bert_pytorch.finetuning.settings import settings_of
 from bert_pytorch.finetuning.user_code import load_function
+from bert_pytorch.inference.embedding import Embedder
+from bert_pytorch.inference.filling import fill_mask
+from bert_pytorch.inference.loading import Loaded, Recipe
+from bert_pytorch.interop import graphs
+from bert_pytorch.interop.as_checkpoint import write_as_checkpoint
+from bert_pytorch.interop.huggingface import export_model, load_pretrained
+from bert_pytorch.interop.inspecting import inspect
+from bert_pytorch.interop.legacy import load_old_model
+from bert_pytorch.interop.pushing import files_to_push, push
 from bert_pytorch.model import BERTForTokenClassification
 from bert_pytorch.trainer import load_checkpoint
 from bert_pytorch.trainer.arguments import TrainingArguments
@@ -329,6 +339,49 @@ def failing_trial():
     command(load_script("fine-tuning", "search").main, "--config", "search.yaml", *words, "--engine", "native")
 
 
+def hub(files, **changed):
+    """A folder as Transformers saves it, of a small model, with files in place of its own."""
+    model, vocab = make_model()
+    export_model(model, vocab, "hub")
+    config = {**json.loads(Path("hub/config.json").read_text()), **changed}
+    for name, content in {"config.json": json.dumps(config).encode(), **files}.items():
+        write(f"hub/{name}", content)
+    return "hub"
+
+
+def make_model():
+    vocab = make_vocab(story_pairs())
+    return BERTLM(make_bert(len(vocab), n_layers=1), len(vocab)).eval(), vocab
+
+
+def off_by_more():
+    model, _ = make_model()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graphs, "_FARTHEST", -1.0)
+        graphs.export_torchscript(model, "model.pt")
+
+
+def into_a_checkpoint():
+    write_as_checkpoint("model.ep0", make_model()[0])
+    fit(save_strategy="steps", save_steps=3)
+    export_model(*make_model(), "run/checkpoint-3")
+
+
+def similar_to_nothing():
+    model, vocab = make_model()
+    write_as_checkpoint("model.ep0", model, vocab)
+    vocab.save_vocab("vocab.json")
+    flags = ["--model", "model.ep0", "--vocab_path", "vocab.json", "--input", write("lines.txt", b""), "--query", "a"]
+    command(load_script("inference-and-export", "similar").main, *flags)
+
+
+def unreachable_hub():
+    with pytest.MonkeyPatch.context() as patch:
+        failing_api = SimpleNamespace(create_repo=lambda *_, **__: (_ for _ in ()).throw(OSError("no route")))
+        patch.setattr("huggingface_hub.HfApi", lambda **_: failing_api)
+        push({}, "me/model")
+
+
 def no_checkpoint():
     write_corpus()
     command(train, *SMALL, "--resume", "last")
@@ -442,6 +495,22 @@ PROVOKE = {
     "E-VOCAB-LENGTH": lambda: WordVocab(["a"]).to_seq("a", seq_len=1, with_sos=True, with_eos=True),
     "E-UNEXPECTED": lambda: failing(TypeError("a fault of ours")),
     "E-VOCAB-SIZE": lambda: Vocab({}, max_size=-1),
+    "E-EXPORT-ARCHITECTURE": lambda: export_model(BERTLM(make_bert(architecture="bert-pytorch"), V), None, "hub"),
+    "E-EXPORT-DIFFERS": off_by_more,
+    "E-EXPORT-FOLDER": into_a_checkpoint,
+    "E-EXPORT-VOCAB": lambda: export_model(make_model()[0], WordVocab(["a"]), "hub"),
+    "E-HUB-CONFIG": lambda: load_pretrained(hub({}, model_type="roberta")),
+    "E-HUB-TOKENIZER": lambda: load_pretrained(hub({"tokenizer.json": b'{"model": {"type": "Unigram"}}'})),
+    "E-HUB-WEIGHTS": lambda: load_pretrained(hub({"model.safetensors": b"{"})),
+    "E-INFER-EMPTY": similar_to_nothing,
+    "E-INFER-HEAD": lambda: Loaded(*make_model(), Recipe(), ["mask_lm.norm.weight"]).check_heads("head", "mask_lm."),
+    "E-INFER-MASK": lambda: fill_mask(*make_model(), "no mask"),
+    "E-INFER-SETTING": lambda: Embedder(make_bert(), make_vocab(story_pairs()), layer=7),
+    "E-INSPECT-FILE": lambda: inspect(write("model.bin", b"PK\x03\x04")),
+    "E-LEGACY-FILE": lambda: load_old_model(write("model.ep0", pickle.dumps({"model": print}, 2))),
+    "E-PUSH": unreachable_hub,
+    "E-PUSH-FOLDER": lambda: files_to_push("."),
+    "E-PUSH-NAME": lambda: push({}, "a/b/c"),
     "E-VOCAB-TEXTS": lambda: WordVocab("train.txt"),
 }
 

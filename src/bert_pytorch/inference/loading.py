@@ -68,6 +68,8 @@ def open_model(path: str | os.PathLike[str], vocab_path: str | os.PathLike[str] 
         vocab = found.vocab if vocab_path is None else Vocab.load_vocab(vocab_path)
         if vocab is None:
             raise UsageError(f"{path}: has no tokenizer files; give its vocabulary with --vocab_path [E-USAGE]")
+        if vocab_path is not None and found.vocab is not None and found.vocab.fingerprint != vocab.fingerprint:
+            raise InputError(f"{path}: has another vocabulary than {vocab_path}; leave it out [E-EXPORT-VOCAB]")
         loaded = Loaded(found.model, vocab, recipe_of(Path(path)), found.new)
     else:
         if vocab_path is None:

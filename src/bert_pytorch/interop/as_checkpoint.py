@@ -8,6 +8,7 @@ from ..dataset.vocab import Vocab
 from ..model import BERTLM
 from ..trainer import BERTTrainer
 from ..trainer.checkpoint import save_checkpoint
+from ..trainer.parallel import put_weights
 from ..trainer.state import collect
 
 
@@ -24,15 +25,15 @@ def write_as_checkpoint(path: str | os.PathLike[str], model: BERTLM, vocab: Voca
     """
     settings = {} if vocab is None else {"vocab_sha256": vocab.fingerprint}
     trainer = BERTTrainer(model.bert, model.bert.vocab_size, [], with_cuda=False, warmup_steps=0, settings=settings)
-    take_heads(trainer, model)
+    take_weights(trainer, model)
     save_checkpoint(path, collect(trainer))
 
 
-def take_heads(trainer: BERTTrainer, model: BERTLM) -> None:
-    """Give a trainer, built on `model.bert`, the heads of `model` too: it builds new ones by itself.
+def take_weights(trainer: BERTTrainer, model: BERTLM) -> None:
+    """Give a trainer the weights of a model of its sizes, heads too: it builds new heads by itself.
 
     Args:
-        trainer: Its weights are overwritten, all alike.
+        trainer: Its weights are overwritten, all alike; its optimiser has seen nothing yet.
         model: Where they come from.
     """
-    trainer.language_model.load_state_dict(model.state_dict())
+    put_weights(trainer.language_model, model.state_dict())

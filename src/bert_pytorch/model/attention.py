@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from .dropout import Context, draw_kept, keep
+from .recording import is_recorded
 from .rotation import as_complex, conjugate, rotate
 
 _LONG = 256
@@ -82,7 +83,7 @@ def attend(qkv: Tensor, mask: Tensor | None, rotation: Tensor | None, p: float) 
     Returns:
         `[B, L, D]`.
     """
-    if qkv.device.type == "cpu" and not torch.compiler.is_compiling() and _is_plain_faster(qkv, p):
+    if qkv.device.type == "cpu" and not is_recorded() and _is_plain_faster(qkv, p):
         return _Attention.apply(qkv, mask, rotation, p)
     if rotation is not None:
         qkv = torch.cat((rotate(qkv[:, :, :2], rotation[..., None, None, :, :]), qkv[:, :, 2:]), 2)

@@ -12,6 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .recording import is_recorded
+
 
 def rotation_of(positions: Tensor, n_features: int, base: float, dtype: torch.dtype) -> Tensor:
     """Cosines and sines of the angles of some positions, `[L, H / 2, 2]` or `[B, L, H / 2, 2]`.
@@ -32,7 +34,7 @@ def rotate(x: Tensor, rotation: Tensor) -> Tensor:
 
     A compiler, which knows no complex numbers, gets the formula in real ones.
     """
-    if not torch.compiler.is_compiling():
+    if not is_recorded():
         return torch.view_as_real(as_complex(x) * torch.view_as_complex(rotation)).flatten(-2).to(x.dtype)
     left, right = x.unflatten(-1, (-1, 2)).unbind(-1)
     cos, sin = rotation.to(x.dtype).unbind(-1)

@@ -12,6 +12,7 @@ from torch.autograd import Function
 
 from .attention import MultiHeadedAttention, take
 from .dropout import Context, Dropout
+from .recording import is_recorded
 
 
 class TransformerBlock(nn.Module):
@@ -120,7 +121,7 @@ class GatedFeedForward(nn.Module):
 
 def geglu(x: Tensor) -> Tensor:
     """Map `[..., 2 F]` to `[..., F]`: GELU of the first half, times the second."""
-    if not torch.compiler.is_compiling():
+    if not is_recorded():
         return _GeGLU.apply(x)
     activated, gate = x.chunk(2, -1)
     return F.gelu(activated) * gate
