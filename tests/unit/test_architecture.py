@@ -13,7 +13,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MOD
 # Data flows down this list; a module imports only what stands above it. Parts on one line do not import each other.
 FLOW = [
     ["errors"],
-    ["files", "extras", "memory", "config", "launch"],
+    ["files", "extras", "memory", "config", "launch", "estimate"],
     ["dataset.draws", "dataset.lines"],
     ["dataset.corpus", "dataset.counting", "dataset.pieces"],
     ["dataset.vocab_file"],
@@ -50,6 +50,7 @@ FLOW = [
     ["finetuning"],
     ["inputs"],
     ["assembly"],
+    ["paper_plan"],
     ["pipeline"],
     ["cli"],
     ["__main__"],
