@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -282,3 +283,17 @@ def test_flags_without_effect_are_refused(plan, flags):
 def test_every_optimiser_has_its_moments():
     assert MOMENTS.keys() == OPTIMIZERS.keys()
     assert TrainingArguments().optim in MOMENTS
+
+
+def test_the_table_of_the_page_is_that_of_the_formula():
+    page = Path(__file__).resolve().parents[2] / "skills" / "training" / "references" / "distributed.md"
+    rows = re.findall(r"^\| [\w. ]+ \| `(\d+) (\d+) (\d+)` \| ([\d,]+) M \|(.*)\|$", page.read_text(encoding="utf-8"), re.M)
+    assert len(rows) == 6
+    for hidden, layers, heads, millions, shown in rows:
+        with torch.device("meta"):
+            sizes = sizes_of(BERTLM(BERT(30_522, hidden=int(hidden), n_layers=int(layers), attn_heads=int(heads)), 30_522))
+        work = Work(16, 512, 0.15, number_bytes=2)
+        ways = [(work, "ddp"), (work, "grad"), (work, "full"), (work._replace(checkpointing=True), "full")]
+        gib = [sum(memory(sizes, each, 8, way).values()) / GIB for each, way in ways]
+        assert f"{sizes.parameters / 1e6:,.0f}" == millions
+        assert shown.replace(" ", "").split("|") == [f"{each:.0f}" if each <= 72 else "-" for each in gib]

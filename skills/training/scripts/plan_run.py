@@ -177,7 +177,10 @@ def advise(args: argparse.Namespace, memory: Memory, n_parameters: int, n_rows: 
         if not args.gradient_checkpointing:
             advice.append("--gradient_checkpointing: less memory a row for a third more work")
         if largest:
-            advice.append(f"--tokens_per_part {largest * args.seq_len}: the same steps, computed in parts that fit")
+            # Two estimates from small batches differ by a tenth.
+            advice.append(
+                f"--tokens_per_part {max(1, largest * 7 // 8) * args.seq_len}: the same steps, computed in parts that fit"
+            )
         else:
             needs = BYTES_PER_PARAMETER * n_parameters / GIB
             advice.append(f"not one row fits; weights and AdamW alone take {needs:.1f} GiB: lower -hs, -l or the vocabulary")
