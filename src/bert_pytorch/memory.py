@@ -50,8 +50,10 @@ def peak_memory_bytes(device: torch.device) -> int | None:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def free_bytes(device: torch.device) -> int | None:
-    """Memory that a new process may take on this device; None where the system does not tell."""
+def free_bytes(device: torch.device, limit_gib: float | None = None) -> int | None:
+    """Memory that a new process may take on this device, or is to; None where the system does not tell."""
+    if limit_gib is not None:
+        return int(limit_gib * (1 << 30))
     if device.type == "cuda":
         import torch
 

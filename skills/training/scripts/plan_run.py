@@ -177,7 +177,6 @@ def advise(args: argparse.Namespace, memory: Memory, n_parameters: int, n_rows: 
         if not args.gradient_checkpointing:
             advice.append("--gradient_checkpointing: less memory a row for a third more work")
         if largest:
-            # Two estimates from small batches differ by a tenth.
             advice.append(
                 f"--tokens_per_part {max(1, largest * 7 // 8) * args.seq_len}: the same steps, computed in parts that fit"
             )
@@ -198,9 +197,9 @@ def work(args: argparse.Namespace) -> dict[str, object]:
     vocab = Vocab.load_vocab(args.vocab_path)
     if args.rows is not None:
         return measure_peak(args, vocab)
-    check_data_flags(args)
     with tempfile.TemporaryDirectory() as folder:
         args.output_path = args.output_path or f"{folder}/bert.model"
+        check_data_flags(args)
         args.test_dataset = None
         dataset, _ = open_datasets(args, vocab)
         if args.gpus is not None:
@@ -226,8 +225,7 @@ def plan(
     n_rows = args.tokens_per_batch // args.seq_len if args.tokens_per_batch else args.batch_size
     if args.tokens_per_part is not None:
         n_rows = min(n_rows, max(1, args.tokens_per_part // args.seq_len))
-    free = free_bytes(trainer.device) if args.memory_limit is None else int(args.memory_limit * GIB)
-    memory = measure_memory(args, n_parameters, n_rows, free)
+    memory = measure_memory(args, n_parameters, n_rows, free_bytes(trainer.device, args.memory_limit))
     fits = memory.free is None or memory.fixed + memory.per_row * n_rows <= SHARE_TO_USE * memory.free
     padding = sum(float((batch["bert_input"] == 0).float().mean()) for batch in batches) / len(batches)
     advice, ratios, timed = advise(args, memory, n_parameters, n_rows, padding), {}, None
