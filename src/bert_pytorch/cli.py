@@ -35,7 +35,9 @@ def bert_parser() -> Parser:
     parser = Parser(prog="bert", description="Pretrain a BERT on pairs of texts. Ends with one JSON line on stdout.")
     add = parser.add_argument
     add("--config", metavar="FILE", help="YAML of flags by name; those of the command line win")
-    add("-c", "--train_dataset", required=True, metavar="FILE", help="corpus: two texts and a tab a line, or encoded")
+    add(
+        "-c", "--train_dataset", required=True, metavar="FILE", help="corpus: two texts and a tab a line, or encoded; s3:// too"
+    )
     add("-t", "--test_dataset", metavar="FILE", help="held-out corpus, evaluated after each epoch")
     add("-v", "--vocab_path", required=True, metavar="FILE", help="vocabulary made by bert-vocab")
     add("-o", "--output_path", metavar="PATH", help="checkpoints of whole passes are PATH.ep0, PATH.ep1, ...")
@@ -116,7 +118,9 @@ def _add_flags_of_data_and_steps(parser: Parser) -> None:
     add("--gradient_checkpointing", action="store_true", help="a fraction of the memory for a third more work")
     add("--torch_compile", action="store_true", help="compile the blocks; plan_run.py tells whether it pays")
     add("--torch_compile_backend", metavar="NAME", help="torch.compile's backend (inductor)")
-    add("--cache_dir", metavar="DIR", help="folder for encoded corpora (that of -o)")
+    add("--cache_dir", metavar="DIR", help="folder for encoded corpora, and for copies of remote files (that of -o)")
+    above_0 = between(0, INFINITY, above=True)
+    add("--cache_limit", type=above_0, metavar="GIB", help="most that copies of remote shards take there (50)")
 
 
 def add_settings(parser: Parser) -> None:

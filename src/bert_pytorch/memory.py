@@ -48,3 +48,19 @@ def peak_memory_bytes(device: torch.device) -> int | None:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def free_bytes(device: torch.device, limit_gib: float | None = None) -> int | None:
+    """Memory that a new process may take on this device, or is to; None where the system does not tell."""
+    if limit_gib is not None:
+        return int(limit_gib * (1 << 30))
+    if device.type == "cuda":
+        import torch
+
+        return torch.cuda.mem_get_info(device)[0]
+    free = []
+    for path, name, unit in (("/proc/meminfo", "MemAvailable:", 1024), ("/sys/fs/cgroup/memory.max", "", 1)):
+        text = Path(path).read_text(encoding="ascii") if Path(path).is_file() else ""
+        words = (text.partition(name)[2] if name else text).split()[:1]
+        free += [int(word) * unit for word in words if word.isdecimal()]
+    return min(free) if free else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from .assembly import check_device_flags, make_loaders, make_trainer, plan_steps
 from .errors import InputError, UsageError
 from .files import check_writable
-from .inputs import check_data_flags, open_datasets
+from .inputs import check_data_flags, open_datasets, share_of_seen
 from .memory import peak_memory_bytes
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def pretrain(args: argparse.Namespace) -> dict[str, object]:
     world = start(with_cuda, args.ddp_timeout)
     with world.main_first():
         dataset, test_dataset = open_datasets(args, vocab)
-    share_seen = None if test_dataset is None else test_dataset.encoded.share_in(dataset.encoded)
+    share_seen = share_of_seen(dataset, test_dataset)
     if share_seen is not None and share_seen > _LARGE_SHARE_SEEN:
         message = f"{share_seen:.0%} of its lines stand in {args.train_dataset} too: the held-out loss measures memory"
         warnings.warn(f"{args.test_dataset}: {message}", stacklevel=2)

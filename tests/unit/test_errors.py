@@ -26,6 +26,8 @@ from bert_pytorch.dataset.cache import EncodingSettings, encode_corpus
 from bert_pytorch.dataset.corpus import PairCorpus
 from bert_pytorch.dataset.encoded import MappedCorpus
 from bert_pytorch.dataset.loader import BatchLoader
+from bert_pytorch.dataset.shard_writer import encode_shards
+from bert_pytorch.dataset.sharded import ShardedCorpus
 from bert_pytorch.dataset.tokenizer import train_subwords
 from bert_pytorch.dataset.vocab import Vocab
 from bert_pytorch.errors import InputError, SaveError, TrainingError, UnavailableError, UserError
@@ -382,6 +384,15 @@ def unreachable_hub():
         push({}, "me/model")
 
 
+def spoilt_shards(change):
+    """A change to a corpus in shards before it is read."""
+    write_corpus()
+    vocab = WordVocab.load_vocab("vocab.json")
+    encode_shards("corpus.txt", vocab, "shards", EncodingSettings(), 5)
+    change()
+    BERTDataset("shards/manifest.json", vocab, 13)[0]
+
+
 def no_checkpoint():
     write_corpus()
     command(train, *SMALL, "--resume", "last")
@@ -466,6 +477,10 @@ PROVOKE = {
     "E-PAIRS-PARTS": lambda: make_pairs(b"one\ntwo\nthree\n"),
     "E-PAIRS-RECORD": lambda: make_pairs(b"{\n", "--format", "jsonl"),
     "E-RESUME-CHANGED": lambda: (fit(max_steps=1), fit(max_steps=2, resume_from_checkpoint="last")),
+    "E-REMOTE-READ": lambda: ShardedCorpus("memory://none/manifest.json", None, "cache"),
+    "E-SHARD-DAMAGED": lambda: spoilt_shards(lambda: write("shards/shard-00000.tokens", b"x")),
+    "E-SHARD-MISSING": lambda: spoilt_shards(lambda: os.unlink("shards/shard-00000.tokens")),
+    "E-SHARDS-FILE": lambda: spoilt_shards(lambda: write("shards/manifest.json", b"{}")),
     "E-RANK-DATA": lambda: as_loader(DataLoader([1, 2]), None, None, World(0, 2), shuffle=True),
     "E-RANK-LOST": lost_rank,
     "E-REPORT-FORMAT": lambda: compare(b"{}"),

@@ -2,7 +2,8 @@
 """Say before a run what it takes: parameters, memory, time, and the largest batch that fits. Takes the flags of bert.
 
 A few steps are done on real batches and thrown away; memory is that of a batch whose rows are all full. With -o or --cache_dir
-the corpus stays encoded for the run itself. Exit 0: the run fits; 1: it does not, and the advice says what to change.
+the corpus stays encoded for the run itself. --gpus measures nothing: it plans for other hardware by formulas that
+references/distributed.md states. Exit 0: the run fits; 1: it does not, and the advice says what to change.
 """
 
 from __future__ import annotations
@@ -23,20 +24,18 @@ sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents 
 from bert_pytorch.assembly import check_device_flags, make_loaders, make_trainer, plan_steps
 from bert_pytorch.cli import bert_parser
 from bert_pytorch.command import Parser, at_least, between, run, say
+from bert_pytorch.estimate import GIB, SHARE_TO_USE
 from bert_pytorch.inputs import check_data_flags, open_datasets
-from bert_pytorch.memory import peak_memory_bytes
+from bert_pytorch.memory import free_bytes, peak_memory_bytes
+from bert_pytorch.paper_plan import check_paper_flags, plan_on_paper
 
 if TYPE_CHECKING:
-    import torch
     from torch import Tensor
 
     from bert_pytorch import BERTDataset, BERTTrainer
     from bert_pytorch.dataset.vocab import Vocab
 
-N_WARM_UP = 2
-SHARE_TO_USE = 0.9
-"""Of the memory there is: estimates err, and other programs need some."""
-GIB = 1 << 30
+N_WARM_UP, N_MEASURED = 2, 8
 BYTES_PER_PARAMETER = 16
 """Weight, gradient and two moments of AdamW, four bytes each."""
 BITS = "float32_matmul_precision"
@@ -65,8 +64,15 @@ def add_flags(parser: Parser) -> None:
     add = parser.add_argument
     add("--token_budget", type=at_least(1), metavar="N", help="also plan for N real tokens in all")
     add("--memory_limit", type=between(0, float("inf"), above=True), metavar="GIB", help="memory to plan for (what is free)")
-    add("--measure_steps", type=at_least(1), default=8, metavar="N", help="steps that are timed (8)")
+    add("--measure_steps", type=at_least(1), metavar="N", help="steps that are timed (8)")
     add("--compare", action="store_true", help="also time fewer bits, --torch_compile and one thread: minutes")
+    above_0 = between(0, float("inf"), above=True)
+    add("--gpus", type=at_least(1), metavar="N", help="measure nothing: plan on paper for N GPUs a node, with --sharding too")
+    add("--nodes", type=at_least(1), metavar="N", help="so many nodes (1)")
+    add("--gpu_memory", type=above_0, metavar="GIB", help="of each GPU (80)")
+    add("--gpu_tflops", type=above_0, metavar="X", help="of its data sheet (A100: 312; TF32 156, 32 bits 19.5)")
+    add("--efficiency", type=between(0, 1, above=True), metavar="X", help="share of these that a run gets (0.3)")
+    add("--interconnect", type=above_0, metavar="GB", help="a second, slowest link (one node 300, several 25)")
     add("--json", action="store_true", help="print the closing JSON line only")
     add("--rows", type=at_least(1), help=argparse.SUPPRESS)
 
@@ -82,22 +88,6 @@ class Memory(NamedTuple):
     def largest_batch(self) -> int | None:
         """Rows that fit; None where the free memory is not known."""
         return None if self.free is None else max(0, int((SHARE_TO_USE * self.free - self.fixed) / self.per_row))
-
-
-def free_bytes(args: argparse.Namespace, device: torch.device) -> int | None:
-    """Memory that a new process may take on this device; None where the system does not tell."""
-    import torch
-
-    if args.memory_limit is not None:
-        return int(args.memory_limit * GIB)
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    free = []
-    for path, name, unit in (("/proc/meminfo", "MemAvailable:", 1024), ("/sys/fs/cgroup/memory.max", "", 1)):
-        text = Path(path).read_text(encoding="ascii") if Path(path).is_file() else ""
-        words = (text.partition(name)[2] if name else text).split()[:1]
-        free += [int(word) * unit for word in words if word.isdecimal()]
-    return min(free) if free else None
 
 
 def measure_peak(args: argparse.Namespace, vocab: Vocab) -> dict[str, object]:
@@ -187,7 +177,9 @@ def advise(args: argparse.Namespace, memory: Memory, n_parameters: int, n_rows: 
         if not args.gradient_checkpointing:
             advice.append("--gradient_checkpointing: less memory a row for a third more work")
         if largest:
-            advice.append(f"--tokens_per_part {largest * args.seq_len}: the same steps, computed in parts that fit")
+            advice.append(
+                f"--tokens_per_part {max(1, largest * 7 // 8) * args.seq_len}: the same steps, computed in parts that fit"
+            )
         else:
             needs = BYTES_PER_PARAMETER * n_parameters / GIB
             advice.append(f"not one row fits; weights and AdamW alone take {needs:.1f} GiB: lower -hs, -l or the vocabulary")
@@ -200,17 +192,20 @@ def work(args: argparse.Namespace) -> dict[str, object]:
     """Measure and plan; `ok` says whether the run fits."""
     from bert_pytorch.dataset.vocab import Vocab
 
-    with_cuda = check_device_flags(args)
+    check_paper_flags(args)
+    with_cuda = args.gpus is None and check_device_flags(args)
     vocab = Vocab.load_vocab(args.vocab_path)
     if args.rows is not None:
         return measure_peak(args, vocab)
-    check_data_flags(args)
     with tempfile.TemporaryDirectory() as folder:
         args.output_path = args.output_path or f"{folder}/bert.model"
+        check_data_flags(args)
         args.test_dataset = None
         dataset, _ = open_datasets(args, vocab)
+        if args.gpus is not None:
+            return shown(args, plan_on_paper(args, vocab, dataset))
         loader, _ = make_loaders(args, dataset, None, with_cuda)
-        batches = list(islice(loader, (N_WARM_UP + args.measure_steps) * args.gradient_accumulation_steps))
+        batches = list(islice(loader, (N_WARM_UP + (args.measure_steps or N_MEASURED)) * args.gradient_accumulation_steps))
         while len(batches) <= N_WARM_UP * args.gradient_accumulation_steps:
             batches *= 2
         return plan(args, vocab, dataset, batches, plan_steps(args, loader), loader.count_batches(0))
@@ -230,7 +225,7 @@ def plan(
     n_rows = args.tokens_per_batch // args.seq_len if args.tokens_per_batch else args.batch_size
     if args.tokens_per_part is not None:
         n_rows = min(n_rows, max(1, args.tokens_per_part // args.seq_len))
-    memory = measure_memory(args, n_parameters, n_rows, free_bytes(args, trainer.device))
+    memory = measure_memory(args, n_parameters, n_rows, free_bytes(trainer.device, args.memory_limit))
     fits = memory.free is None or memory.fixed + memory.per_row * n_rows <= SHARE_TO_USE * memory.free
     padding = sum(float((batch["bert_input"] == 0).float().mean()) for batch in batches) / len(batches)
     advice, ratios, timed = advise(args, memory, n_parameters, n_rows, padding), {}, None
@@ -250,9 +245,7 @@ def plan(
         "steps_per_epoch": -(-n_batches_a_pass // args.gradient_accumulation_steps),
     }
     report |= times(report, timed, args.token_budget)
-    for line in (*facts(report), *(f"- {line}" for line in advice)):
-        say(args, line)
-    return {**report, "step_time_ratios": ratios, "advice": advice, "device": str(trainer.device)}
+    return shown(args, {**report, "step_time_ratios": ratios, "advice": advice, "device": str(trainer.device)})
 
 
 def times(report: dict[str, object], timed: dict[str, float] | None, token_budget: int | None) -> dict[str, object]:
@@ -276,13 +269,20 @@ def times(report: dict[str, object], timed: dict[str, float] | None, token_budge
     return dict(zip(names, values, strict=True))
 
 
+def shown(args: argparse.Namespace, report: dict[str, object]) -> dict[str, object]:
+    """Say a report to a human reader, and return it."""
+    for line in (*facts(report), *(f"- {line}" for line in report["advice"])):
+        say(args, line)
+    return report
+
+
 def facts(report: dict[str, object]) -> list[str]:
     """The report for a human reader."""
     free = report["free_memory_bytes"]
     memory = f"{report['peak_memory_bytes'] / GIB:.2f} GiB" + ("" if free is None else f" of {free / GIB:.2f} GiB free")
     lines = [f"{report['parameters']:,} parameters", f"{memory}, largest batch {report['largest_batch_size']}"]
     if report["seconds_per_step"] is not None:
-        lines.append(f"{report['seconds_per_step']:.3f} s a step, {report['real_tokens_per_second']:.0f} tokens/s")
+        lines.append(f"{report['seconds_per_step']:.3g} s a step, {report['real_tokens_per_second']:.0f} tokens/s")
         lines.append(f"{report['planned_steps']} steps planned: {report['planned_seconds'] / 60:.1f} minutes")
     if report["budget_steps"] is not None:
         lines.append(f"token budget: --max_steps {report['budget_steps']}: {report['budget_seconds'] / 60:.1f} minutes")

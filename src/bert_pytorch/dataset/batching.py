@@ -143,8 +143,20 @@ def lay_out(
         # What does not fit fails in the first step, and memory that held the longest is not cut up for it later.
         moved.sort(key=lambda number: number != n_moved - 1)
         order_n, counts = torch.cat([groups[i] for i in moved]), [counts[i] for i in moved]
+    return _in_order(sizes_n, order_n, counts)
+
+
+def lay_out_counts(sizes_n: Tensor, counts: list[int], seq_len: int, pad_to_multiple_of: int = 1) -> Layout:
+    """Share examples out over batches of so many each, in their order; a batch may have none."""
+    if pad_to_multiple_of > 1:
+        sizes_n = (-(-sizes_n // pad_to_multiple_of) * pad_to_multiple_of).clamp(max=seq_len)
+    return _in_order(sizes_n, torch.arange(sizes_n.numel()), counts)
+
+
+def _in_order(sizes_n: Tensor, order_n: Tensor, counts: list[int]) -> Layout:
+    """Examples in an order, cut into batches."""
     batch_n = torch.arange(len(counts)).repeat_interleave(torch.tensor(counts))
-    widths = sizes_n.new_zeros(len(counts)).scatter_reduce_(0, batch_n, sizes_n[order_n], "amax")
+    widths = sizes_n.new_ones(len(counts)).scatter_reduce_(0, batch_n, sizes_n[order_n], "amax")
     shapes = [BatchShape(count, width, count) for count, width in zip(counts, widths.tolist(), strict=True)]
     steps_n = widths[batch_n]
     places_n = torch.empty_like(sizes_n)

@@ -14,9 +14,7 @@ from .corpus import Faults
 from .encoded import MappedCorpus, write_encoded
 from .encoded_file import read_manifest
 from .encoding import Encoder, encode_file, gather_faults
-
-SUFFIX = ".tokens"
-_CHUNK_BYTES = 1 << 20
+from .remote import SUFFIX, sha256_of
 
 
 class EncodingSettings(NamedTuple):
@@ -53,13 +51,13 @@ def encode_corpus(
         SaveError: The file cannot be written.
     """
     path = os.fspath(corpus_path)
-    stamp = _stamp(path)
+    stamp = stamp_of(path)
     faults = Faults(path)
     blocks = encode_file(path, vocab, settings.encoding, settings.n_columns, settings.corpus_lines, n_processes)
 
     def describe() -> dict[str, object]:
-        sha256 = _sha256(path)
-        if _stamp(path) != stamp:
+        sha256 = sha256_of(path)
+        if stamp_of(path) != stamp:
             raise InputError(f"{path}: changed while it was encoded; start again [E-CORPUS-CHANGED]")
         source = {"path": path, "absolute_path": os.path.realpath(path), **stamp, "sha256": sha256, "n_skipped": faults.n_bad}
         return {"corpus": {**source, **settings._asdict()}, "vocab": {"size": len(vocab), "fingerprint": vocab.fingerprint}}
@@ -112,26 +110,18 @@ def check_source(encoded_path: str) -> None:
 
 def _has_changed(path: str | os.PathLike[str], source: dict[str, Any]) -> bool:
     """Whether a file is another one than an encoded corpus was made of; it is read only where size or times differ."""
-    stamp = _stamp(path)
+    if "size" not in source:
+        return False  # A shard, of a part of a text.
+    stamp = stamp_of(path)
     if all(source[name] == value for name, value in stamp.items()):
         return False
-    return stamp["size"] != source["size"] or _sha256(path) != source["sha256"]
+    return stamp["size"] != source["size"] or sha256_of(path) != source["sha256"]
 
 
-def _stamp(path: str | os.PathLike[str]) -> dict[str, int]:
+def stamp_of(path: str | os.PathLike[str]) -> dict[str, int]:
+    """Size and times of a file, which change when it does."""
     try:
         status = os.stat(path)
     except OSError as error:
         raise UnreadableError.of(path, error, "check the path [E-FILE-READ]") from error
     return {"size": status.st_size, "mtime_ns": status.st_mtime_ns, "ctime_ns": status.st_ctime_ns}
-
-
-def _sha256(path: str | os.PathLike[str]) -> str:
-    digest = hashlib.sha256()
-    try:
-        with open(path, "rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                digest.update(chunk)
-    except OSError as error:
-        raise UnreadableError.of(path, error, "check the path [E-FILE-READ]") from error
-    return digest.hexdigest()

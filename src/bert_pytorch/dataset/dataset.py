@@ -17,10 +17,10 @@ from .collating import Row
 from .corpus import OBJECTIVES, PairCorpus, count_columns, line_numbers
 from .draws import Draws
 from .encoded import EncodedCorpus, MappedCorpus, TextReader
-from .encoded_file import is_encoded
 from .encoding import encode_pairs
 from .examples import Chosen, ExampleMaker, Examples, share_room
 from .masking import MASK_PROBABILITY, N_SPECIALS, Masking
+from .sharded import ShardedCorpus, open_encoded
 from .tensor_draws import example_keys
 from .vocab import Vocab
 
@@ -47,7 +47,7 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
 
     def __init__(
         self,
-        corpus_path: str | os.PathLike[str],
+        corpus_path: str | os.PathLike[str] | ShardedCorpus,
         vocab: Vocab,
         seq_len: int,
         encoding: str = "utf-8",
@@ -65,7 +65,7 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
 
         Args:
             corpus_path: File with a pair of texts a line, parted by one tab; or with one text a line, for `mlm`. It is checked
-                whole here. Or an encoded corpus, which is mapped.
+                whole here. Or an encoded corpus, which is mapped, or the `manifest.json` of one in shards.
             vocab: The vocabulary.
             seq_len: Length of every example in tokens, padding included; at least 5, for single texts 3.
             encoding: The file's encoding.
@@ -86,7 +86,7 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         self.seq_len = seq_len
         self.encoding = encoding
         self.on_memory = on_memory
-        self.corpus_path = self._source = corpus_path
+        self.corpus_path, self._source = corpus_path, str(corpus_path)
         self.seed = seed
         self.objective = objective
         options = {"corpus_lines": corpus_lines, "on_memory": on_memory, "skip_bad_lines": skip_bad_lines}
@@ -105,16 +105,16 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         if self.objective not in OBJECTIVES:
             expected = f"expected one of {', '.join(OBJECTIVES)}"
             raise InputError(f"BERTDataset: objective is {self.objective!r}, {expected} [E-DATA-OBJECTIVE]")
-        path, vocab = os.fspath(self.corpus_path), self.vocab
-        if is_encoded(path):
+        vocab = self.vocab
+        path = self.corpus_path.path if isinstance(self.corpus_path, ShardedCorpus) else os.fspath(self.corpus_path)
+        found = open_encoded(self.corpus_path, vocab.fingerprint)
+        if found is not None:
             if corpus_lines is not None:
                 raise UsageError(
                     f"{path}: --corpus_lines has no effect on an encoded corpus; leave it out [E-SETTING-CONFLICT]"
                 )
-            mapped = MappedCorpus(path, vocab.fingerprint)
-            self.n_skipped = mapped.manifest["corpus"]["n_skipped"]
-            self._source = mapped.manifest["corpus"]["path"]
-            return None, mapped
+            self.n_skipped, self._source = (found.manifest["corpus"][name] for name in ("n_skipped", "path"))
+            return None, found
         n_columns = count_columns(path, self.encoding) if self.objective == "mlm" else 2
         corpus = PairCorpus(path, self.encoding, corpus_lines, on_memory, skip_bad_lines, n_columns)
         self.n_skipped = corpus.n_skipped
@@ -218,7 +218,7 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
     def describe(self, items: Sequence[int]) -> str:
         """Where the lines of some examples stand in the text: its path, and their numbers from 1."""
         path, encoding, numbers = self._source, self.encoding, [item + 1 for item in items]
-        if isinstance(self.encoded, MappedCorpus):
+        if isinstance(self.encoded, (MappedCorpus, ShardedCorpus)):
             path, encoding = (self.encoded.manifest["corpus"][name] for name in ("absolute_path", "encoding"))
         if self.n_skipped and os.path.isfile(path):
             numbers = line_numbers(os.fspath(path), encoding, self.encoded.n_columns, items)

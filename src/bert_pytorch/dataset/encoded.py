@@ -24,7 +24,7 @@ from .corpus import PairCorpus
 from .encoded_file import TYPES, ArrayWriter, map_array, read_array, read_manifest, tensor_of, write_tensor
 from .encoding import Block, Encoder, encode_pairs, id_type
 from .examples import Texts
-from .negatives import Partners
+from .negatives import PartnerDraws, Partners
 from .tensor_draws import text_hashes
 
 _AT_ONCE = 1 << 20
@@ -53,7 +53,9 @@ class EncodedCorpus:
         self.arrays = dict(arrays)
         self.reader = reader
         self.offsets, self.word_counts = arrays["offsets"], arrays["word_counts"]
-        self.partners = Partners(*(arrays[name] for name in Partners._fields)) if n_columns == 2 else None
+        self.partners: PartnerDraws | None = None
+        if n_columns == 2:
+            self.partners = Partners(*(arrays[name] for name in Partners._fields))
 
     def __len__(self) -> int:
         """Count the lines."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .masking import Masking
-from .negatives import Partners
+from .negatives import PartnerDraws
 from .ragged import ramps
 from .tensor_draws import draw, example_keys, is_below, text_hashes
 
@@ -117,7 +117,7 @@ class ExampleMaker:
     """Makes the examples of a corpus; each is a function of `(seed, epoch, index)`."""
 
     def __init__(
-        self, corpus: Corpus, partners: Partners | None, masking: Masking, seq_len: int, seed: int, objective: str
+        self, corpus: Corpus, partners: PartnerDraws | None, masking: Masking, seq_len: int, seed: int, objective: str
     ) -> None:
         """Put the parts together.
 

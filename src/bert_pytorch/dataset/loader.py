@@ -13,8 +13,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from ..errors import InputError, UsageError
 from ..memory import keep_freed_memory
-from .batching import BatchShape, EpochOrder, Layout, cut_batches, fill_rows, lay_out, take_rows
+from .batching import BatchShape, EpochOrder, Layout, cut_batches, fill_rows, lay_out, lay_out_counts, take_rows
 from .draws import mix
+from .examples import Chosen
+from .sharded import ShardedCorpus
 
 if TYPE_CHECKING:
     from .dataset import BERTDataset
@@ -169,7 +171,11 @@ class BatchLoader:
         return -(-len(self.dataset) // self.window_size)
 
     def _indices(self, epoch: int, number: int) -> Tensor:
-        order = EpochOrder(len(self.dataset), self.dataset.seed, epoch, self.shuffle)
+        encoded, seed = self.dataset.encoded, self.dataset.seed
+        if isinstance(encoded, ShardedCorpus):
+            order = encoded.order(seed, epoch, self.shuffle)
+        else:
+            order = EpochOrder(len(self.dataset), seed, epoch, self.shuffle)
         return order[number * self.window_size : (number + 1) * self.window_size]
 
     def _lay_out(self, sizes_n: Tensor, epoch: int, number: int) -> Layout:
@@ -183,6 +189,22 @@ class BatchLoader:
             pad_to_multiple_of=self.pad_to_multiple_of,
             key=mix(self.dataset.seed, epoch, number) >> 1,
         )
+
+    def _place(self, epoch: int, number: int) -> tuple[Chosen, Layout, Tensor | None]:
+        """A window: the examples, where those of this process lie, and which these are; None: all."""
+        indices, is_by_count = self._indices(epoch, number), not (self.packing or self.group_by_length or self.tokens_per_batch)
+        if self.n_ranks > 1 and is_by_count and isinstance(self.dataset.encoded, ShardedCorpus):
+            # Which row is whose is known beforehand: what others take need not be fetched.
+            places = torch.arange(len(indices))
+            is_own = places % self.batch_size % self.n_ranks == self.rank
+            counts = (places[is_own] // self.batch_size).bincount(minlength=-(-len(indices) // self.batch_size)).tolist()
+            chosen = self.dataset.choose(indices[is_own], epoch)
+            return chosen, lay_out_counts(chosen.sizes, counts, self.dataset.seq_len, self.pad_to_multiple_of), None
+        chosen = self.dataset.choose(indices, epoch)
+        layout, own = self._lay_out(chosen.sizes, epoch, number), None
+        if self.n_ranks > 1:
+            layout, own = take_rows(layout, self.rank, self.n_ranks)
+        return chosen, layout, own
 
     def _batches_a_window(self, epoch: int) -> list[int]:
         if not (self.packing or self.tokens_per_batch):
@@ -210,10 +232,7 @@ class _Windows(Dataset[list[Part]]):
         # Nothing here is differentiated, and calls are quicker when torch knows; what is handed out is made outside, as tensors
         # made within cannot take part in training.
         with torch.inference_mode():
-            chosen = loader.dataset.choose(loader._indices(epoch, number), epoch)
-            layout, own = loader._lay_out(chosen.sizes, epoch, number), None
-            if loader.n_ranks > 1:
-                layout, own = take_rows(layout, loader.rank, loader.n_ranks)
+            chosen, layout, own = loader._place(epoch, number)
             parts = [
                 (chosen.examples(members if own is None else own[members]), part)
                 for members, part in layout.parts(_PART_PLACES)

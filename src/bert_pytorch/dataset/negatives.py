@@ -5,12 +5,20 @@ Shapes: N lines of the corpus, n examples.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from .tensor_draws import integers
+
+
+class PartnerDraws(Protocol):
+    """What draws partners."""
+
+    def draw(self, lines_n: Tensor, bits_n: Tensor) -> tuple[Tensor, Tensor]:
+        """As `Partners.draw`."""
+        ...
 
 
 class Partners(NamedTuple):
