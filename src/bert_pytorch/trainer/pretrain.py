@@ -76,6 +76,8 @@ class BERTTrainer:
         UnavailableError: `cuda_devices` names a GPU that is not there.
     """
 
+    language_model: BERTLM
+
     def __init__(
         self,
         bert: BERT,
@@ -122,7 +124,6 @@ class BERTTrainer:
         self.update, self.bert = Update(self.device, self.args), bert
         places = (self.device, gpus, self.world)
         placed = place_model(bert, vocab_size, self.args, *places, word_counts, has_own_loss=compute_loss is not None)
-        self.language_model: BERTLM
         self.language_model, self.model, self.objective = placed
         data = (train_dataloader, test_dataloader)
         self.train_data, self.test_data = as_loaders(*data, self.args, data_collator, self.world)
