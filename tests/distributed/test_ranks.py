@@ -29,6 +29,7 @@ KINDS = {
     "a loss of one's own": {"nan_word": "<unk>"},
     "in parts": {"batch_size": 8, "settings": {**PLAN, "tokens_per_part": 26}},
     "full": {"settings": {**PLAN, "sharding": "full", "tokens_per_part": 26}, "batch_size": 8, "count": True},
+    "full, blocks computed again": {"settings": {**PLAN, "sharding": "full", "gradient_checkpointing": True}},
     "grad": {"settings": {**PLAN, "sharding": "grad", "ddp_timeout": 60}},
     **{f"zero {stage}": {"deepspeed": {"zero_optimization": {"stage": stage}}} for stage in (1, 2, 3)},
 }
