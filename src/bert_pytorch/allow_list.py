@@ -8,7 +8,11 @@ from collections.abc import Callable
 from io import BytesIO
 
 StandIn = Callable[[str, str], Callable[..., object] | None]
-_MEMO = ("PUT", "BINPUT", "LONG_BINPUT")
+_PUT, _GET = ("PUT", "BINPUT", "LONG_BINPUT"), ("GET", "BINGET", "LONG_BINGET")
+_TUPLE = ("TUPLE", "TUPLE1", "TUPLE2", "TUPLE3")
+_NO_MAKERS = ("POP", "POP_MARK", "MARK", "BUILD", "SETITEM", "SETITEMS", "APPEND", "APPENDS", "ADDITEMS", *_PUT, *_GET)
+_BEGINS_ANEW = ("SETITEM", "SETITEMS", "APPEND", "APPENDS", "ADDITEMS", "BUILD", "BINPERSID")
+_MOST_DOUBLINGS = 20
 UNREADABLE = (
     *(pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, LookupError, ImportError),
     *(OverflowError, MemoryError, RecursionError),
@@ -49,7 +53,33 @@ def unpickle(content: bytes, stand_in: StandIn, persistent: Callable[[object], o
     Raises:
         UnpicklingError: It refers to a class that is refused, or is damaged. Damage may raise others of `UNREADABLE`.
     """
-    for operation, argument, _ in pickletools.genops(content):
-        if operation.name in _MEMO and isinstance(argument, int) and argument > len(content):
-            raise pickle.UnpicklingError("it numbers more objects than it can hold")
+    _check(content)
     return _Unpickler(content, stand_in, persistent).load()
+
+
+def _check(content: bytes) -> None:
+    """Refuse a pickle that takes more memory or time than its length: one that numbers objects beyond it, or doubles tuples.
+
+    Each of `t = (t, t)` is a few bytes, and comparing or hashing the last takes twice as long as the one before.
+    """
+    levels: dict[object, int] = {}
+    highest = last = 0
+    before = ""
+    for operation, argument, _ in pickletools.genops(content):
+        name = operation.name
+        if name == "DUP":
+            raise pickle.UnpicklingError("it doubles an object, as no program does that writes pickles")
+        if name in _TUPLE:
+            last = highest + 1
+            if last > _MOST_DOUBLINGS:
+                raise pickle.UnpicklingError("its tuples hold each other too many times over")
+        elif name in _BEGINS_ANEW:
+            highest = 0
+        elif name in _GET:
+            highest = max(highest, levels.get(argument, 0))
+        elif name == "MEMOIZE" or name in _PUT:
+            if before in _NO_MAKERS or (isinstance(argument, int) and argument > len(content)):
+                raise pickle.UnpicklingError("it numbers objects as no program does that writes pickles")
+            key = len(levels) if name == "MEMOIZE" else argument
+            levels[key] = last if before in (*_TUPLE, "REDUCE") else 0
+        before = name

@@ -18,7 +18,7 @@ from ..errors import InputError, UnreadableError
 from ..trainer.checkpoint import load_checkpoint
 from ..trainer.checkpoint_folder import is_checkpoint_folder
 from .huggingface import load_pretrained
-from .legacy import load_old_model, load_old_vocab
+from .legacy import VOCAB_CLASSES, load_old_model, load_old_vocab
 from .weights import check_archive, read_tensors
 
 _MOST_PICKLE = 64_000_000
@@ -58,7 +58,7 @@ def inspect(path: str | os.PathLike[str]) -> Facts:
     if any(name.startswith("bert_pytorch.model.") for name in names):
         model, new = load_old_model(path)
         return {"kind": "old-model", "sizes": model.bert.config, "without": new, **_of_tensors(model.bert.state_dict())}
-    if any(name.rpartition(".")[2] in ("WordVocab", "Vocab") for name in names):
+    if any(name.rpartition(".")[2] in VOCAB_CLASSES for name in names):
         return {"kind": "old-vocabulary", **_of_vocab(load_old_vocab(path))}
     if all(name.startswith(("torch.", "collections.OrderedDict")) for name in names) and start.startswith(b"PK"):
         return {"kind": "tensors", **_of_tensors(read_tensors(path))}

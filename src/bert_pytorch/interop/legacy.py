@@ -43,7 +43,7 @@ _MODULES = {
 _ALLOWED = {
     f"{package}.{module}.{name}" for package, modules in _MODULES.items() for module, names in modules.items() for name in names
 }
-_VOCAB_CLASSES = ("TorchVocab", "Vocab", "WordVocab")
+VOCAB_CLASSES = ("TorchVocab", "Vocab", "WordVocab")
 _DEEPEST = 12
 _LINEAR = {
     **{"attention.output_linear": "attention.output_linear", "feed_forward.w_1": "feed_forward.w_1"},
@@ -117,7 +117,7 @@ def load_old_vocab(path: str | os.PathLike[str]) -> Vocab:
 
 
 def _vocabulary_class(module: str, name: str) -> type | None:
-    if module.rpartition(".")[2] == "vocab" and name in _VOCAB_CLASSES:
+    if module.rpartition(".")[2] == "vocab" and name in VOCAB_CLASSES:
         return Shell
     return Counter if (module, name) == ("collections", "Counter") else None
 
