@@ -60,6 +60,7 @@ def work(args: argparse.Namespace) -> dict[str, object]:
     n_numbers, n_bytes = sum(value.numel() for value in state["model"].values()), os.path.getsize(args.output_path)
     say(args, f"{args.output_path}: {path}, {n_parts or 1} parts, {n_bytes:,} bytes")
     return {
+        "ok": True,
         "checkpoint": path,
         "output_path": args.output_path,
         "step": state["schedule"]["n_current_steps"],
