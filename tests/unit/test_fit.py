@@ -174,6 +174,7 @@ def test_a_run_stops_early_when_evaluations_are_no_better(tmp_path):
     assert trainer.optim_schedule.n_current_steps == 4
 
 
+@pytest.mark.filterwarnings("ignore:.*a spike")
 def test_a_time_budget_ends_the_run_saved(tmp_path):
     trainer = start(tmp_path, max_steps=100_000, max_minutes=0.02)
     assert trainer.fit()["stopped_by"] == "max_minutes"
