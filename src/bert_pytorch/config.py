@@ -10,6 +10,29 @@ from collections.abc import Mapping
 from .errors import InputError, UnreadableError
 
 
+def load_yaml(path: str, example: str) -> object:
+    """What a YAML file holds: values, lists and mappings of them.
+
+    Args:
+        path: The file.
+        example: A good line, for the message.
+
+    Raises:
+        UnreadableError: The file cannot be read.
+        InputError: It is no YAML.
+    """
+    import yaml
+
+    try:
+        with open(path, encoding="utf-8") as file:
+            return yaml.safe_load(file)
+    except OSError as error:
+        raise UnreadableError.of(path, error, "check --config [E-CONFIG-READ]") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{path}: no YAML: {reason}; write lines such as `{example}` [E-CONFIG-YAML]") from error
+
+
 def flags_of(path: str, flags: Mapping[str, argparse.Action]) -> list[str]:
     """The command line that a configuration file stands for; the parser then checks its values as it checks any.
 
@@ -21,16 +44,7 @@ def flags_of(path: str, flags: Mapping[str, argparse.Action]) -> list[str]:
         UnreadableError: The file cannot be read.
         InputError: It is no mapping, names a flag that there is not, or gives one a value that no command line could.
     """
-    import yaml
-
-    try:
-        with open(path, encoding="utf-8") as file:
-            values = yaml.safe_load(file)
-    except OSError as error:
-        raise UnreadableError.of(path, error, "check --config [E-CONFIG-READ]") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: no YAML: {reason}; write lines such as `hidden: 256` [E-CONFIG-YAML]") from error
+    values = load_yaml(path, "hidden: 256")
     if values is None:
         return []
     if not isinstance(values, dict):

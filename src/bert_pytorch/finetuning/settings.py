@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ..errors import InputError, UnreadableError, UsageError
+from ..config import load_yaml
+from ..errors import InputError, UsageError
 from .tasks import ANSWERS, CLASSIFICATION, SINGLE, TASKS, Task, find_task, metric_of
 
 _FROM_1 = ("max_length", "max_target_length", "max_answer_tokens", "min_train_rows", "max_train_rows", "stop_after_steps")
@@ -222,16 +223,7 @@ def settings_of(values: Mapping[str, object]) -> Settings:
 
 
 def _read_yaml(path: str) -> dict[str, object]:
-    import yaml
-
-    try:
-        with open(path, encoding="utf-8") as file:
-            values = yaml.safe_load(file)
-    except OSError as error:
-        raise UnreadableError.of(path, error, "check --config [E-CONFIG-READ]") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{path}: no YAML: {reason}; write lines such as `task: causal-lm` [E-CONFIG-YAML]") from error
+    values = load_yaml(path, "task: causal-lm")
     if not isinstance(values, dict):
         message = f"expected names and values, got {type(values).__name__}; write lines such as `task: causal-lm`"
         raise InputError(f"{path}: {message} [E-CONFIG-YAML]")
