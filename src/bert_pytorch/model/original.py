@@ -16,11 +16,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from .attention import MultiHeadedAttention, take
+from .attention import MultiHeadedAttention
 from .dropout import Dropout
 from .embedding import N_SEGMENTS
 from .language_model_head import MaskedLanguageModel
-from .transformer import PositionwiseFeedForward, init_weights
+from .transformer import PositionwiseFeedForward, PreNormBlock, init_weights
 
 _LONGEST_WAVE = 10_000.0
 
@@ -63,12 +63,12 @@ class UnbiasedNorm(nn.Module):
         return self.weight * (x - mean) / (deviation + 1e-6) + self.bias
 
 
-class OriginalBlock(nn.Module):
+class OriginalBlock(PreNormBlock):
     """A pre-norm encoder layer: `x = x + dropout(sublayer(norm(x)))`, twice, and dropout once more."""
 
     def __init__(self, hidden: int, attn_heads: int, feed_forward_hidden: int, dropout: float) -> None:
         """Build the two sublayers; arguments as in `TransformerBlock`."""
-        super().__init__()
+        nn.Module.__init__(self)
         self.attention_norm = UnbiasedNorm(hidden)
         self.attention = MultiHeadedAttention(h=attn_heads, d_model=hidden, dropout=dropout)
         self.feed_forward_norm = UnbiasedNorm(hidden)
@@ -84,8 +84,7 @@ class OriginalBlock(nn.Module):
         places: Tensor | None = None,
     ) -> Tensor:
         """Map as `TransformerBlock.forward`."""
-        x = self.dropout(self.attention(self.attention_norm(x), mask, rotation, places), take(x, places))
-        return self.dropout(self.dropout(self.feed_forward(self.feed_forward_norm(x)), x))
+        return self.dropout(super().forward(x, mask, rotation, places))
 
 
 class PlainNextSentence(nn.Module):
