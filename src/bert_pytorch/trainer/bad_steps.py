@@ -142,7 +142,8 @@ class BadSteps:
         all_places: list[int] = []
         for number, batch in zip(numbers, tried.batches, strict=True):
             indices = loader.examples_of(tried.epoch, number, own=True)
-            at_fault += [indices[i] for row in self._bad_rows(batch) for i in _examples_by_row(batch)[row]]
+            by_row = _examples_by_row(batch)
+            at_fault += [indices[i] for row in self._bad_rows(batch) for i in by_row[row]]
             all_places += indices
         gather = self.trainer.world.gather
         places = [place for own in gather(at_fault) for place in own] or [place for own in gather(all_places) for place in own]
