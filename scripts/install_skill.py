@@ -7,6 +7,8 @@ import argparse
 import hashlib
 import json
 import os
+import posixpath
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -29,14 +31,16 @@ SHIPPED = (
     "LICENSE",
     "CHANGELOG.md",
     "pyproject.toml",
-    ".claude-plugin",
-    "gemini-extension.json",
     "src",
     "skills",
     "scripts",
     "references",
 )
-"""What a user needs. Tests, benchmarks, caches and the history stay behind."""
+"""What a user needs. Tests, benchmarks, caches and the history stay behind. So do the plugin manifests: in a folder of skills
+they make a plugin of the copy, with a second entry for each skill (Claude Code), or another name (Codex)."""
+GUIDE = "GUIDE.md"
+"""The name of a sub-skill's SKILL.md in a copy. Codex and OpenCode look for SKILL.md at any depth and would list each one
+beside the root, as `training` or `fine-tuning`; this way every client lists one skill."""
 GENERATED = ("__pycache__", "*.pyc", "*.egg-info", "build", ".*_cache", ".DS_Store")
 """What running or installing the copy leaves in it: no file of the bundle, none of the user's either."""
 MANIFEST = ".installed.json"
@@ -72,7 +76,6 @@ class Place:
     folder: Path
     clients: list[str]
     kind: str = "nothing"
-    version: str | None = None
     intact: bool = True
     changed: tuple[str, ...] = ()
     action: str = "none"
@@ -101,21 +104,51 @@ def files_below(folder: Path) -> Iterator[Path]:
             yield relative
 
 
-def contents() -> dict[str, Path]:
+class File(NamedTuple):
+    """A file to write."""
+
+    content: bytes
+    mode: int
+
+
+def with_guides(text: str, name: str, sub_skills: set[str]) -> str:
+    """A document whose paths to the SKILL.md of sub-skills name their guides, be they relative to it or to the root."""
+
+    def rename(found: re.Match[str]) -> str:
+        path = found.group()
+        targets = (posixpath.normpath(posixpath.join(posixpath.dirname(name), path)), path)
+        return path.removesuffix("SKILL.md") + GUIDE if not sub_skills.isdisjoint(targets) else path
+
+    return re.sub(r"[\w./-]*\bSKILL\.md\b", rename, text)
+
+
+def contents() -> dict[str, File]:
     """The files to install, by their name below the skill's folder."""
-    found = {}
+    found: dict[str, Path] = {}
     for name in SHIPPED:
         path = ROOT / name
-        if path.is_dir():
-            found.update({f"{name}/{file.as_posix()}": path / file for file in files_below(path)})
-        elif path.is_file():
-            found[name] = path
-    return found
+        below = [f"{name}/{file.as_posix()}" for file in files_below(path)] if path.is_dir() else [name]
+        found.update({file: ROOT / file for file in below if (ROOT / file).is_file()})
+    sub_skills = {name for name in found if name.endswith("/SKILL.md")}
+    files = {}
+    for name, path in found.items():
+        content = path.read_bytes()
+        if path.suffix == ".md":
+            content = with_guides(content.decode("utf-8"), name, sub_skills).encode("utf-8")
+        final = name.removesuffix("SKILL.md") + GUIDE if name in sub_skills else name
+        files[final] = File(content, path.stat().st_mode & 0o777)
+    return files
 
 
-def digest(path: Path) -> str:
-    """SHA-256 of a file; a link that leads to none has a name of its own."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "link"
+def digest(content: bytes) -> str:
+    """SHA-256 in hexadecimal."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def digests_below(folder: Path) -> dict[str, str]:
+    """The digest of every file of a copy but its record; a link that leads to no file has a name of its own."""
+    names = [path for path in files_below(folder) if path.as_posix() != MANIFEST]
+    return {n.as_posix(): digest((folder / n).read_bytes()) if (folder / n).is_file() else "link" for n in names}
 
 
 def look(place: Place, digests: dict[str, str]) -> None:
@@ -128,13 +161,11 @@ def look(place: Place, digests: dict[str, str]) -> None:
         return
     place.kind = "foreign"
     try:
-        recorded = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        files, place.version = dict(recorded["files"]), str(recorded["version"])
+        files = dict(json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return
     place.kind = "copy"
-    there = {path.as_posix(): digest(folder / path) for path in files_below(folder)}
-    there.pop(MANIFEST, None)
+    there = digests_below(folder)
     place.changed = tuple(name for name, value in there.items() if files.get(name) != value)
     place.intact = there == digests
 
@@ -163,20 +194,20 @@ def decide(place: Place, args: argparse.Namespace) -> None:
         place.backup = next(path for n in range(1, 10**6) if not os.path.lexists(path := Path(f"{stem}-{n}")))
 
 
-def build(new: Path, files: dict[str, Path], digests: dict[str, str]) -> None:
+def build(new: Path, files: dict[str, File], digests: dict[str, str]) -> None:
     """Write the copy and check it file by file. What clients search for comes last, so that they find no half copy."""
     new.mkdir()
-    for name in sorted(files, key=lambda name: name.endswith("SKILL.md")):
+    for name in sorted(files, key=lambda name: name == "SKILL.md"):
         (new / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(files[name], new / name)
+        (new / name).write_bytes(files[name].content)
+        (new / name).chmod(files[name].mode)
     record = {"tool": "install_skill.py", "name": NAME, "version": bert_pytorch.__version__, "files": digests}
     (new / MANIFEST).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    unequal = [name for name in digests if digest(new / name) != digests[name]]
-    if unequal:
-        raise OSError(f"the copy differs in {unequal[0]}")
+    if digests_below(new) != digests:
+        raise OSError("the copy differs from what was written")
 
 
-def carry_out(place: Place, args: argparse.Namespace, files: dict[str, Path], digests: dict[str, str]) -> None:
+def carry_out(place: Place, args: argparse.Namespace, files: dict[str, File], digests: dict[str, str]) -> None:
     """Do what was decided for a place."""
     folder = place.folder
     with writing(folder), workspace_beside(folder) as workspace:
@@ -215,7 +246,7 @@ def find_places(args: argparse.Namespace) -> list[Place]:
 def work(args: argparse.Namespace) -> dict[str, object]:
     """Look at every place, decide, and only then write."""
     places, files = find_places(args), contents()
-    digests = {name: digest(path) for name, path in files.items()}
+    digests = {name: digest(file.content) for name, file in files.items()}
     for place in places:
         with writing(place.folder):
             if not args.dry_run:
@@ -231,13 +262,8 @@ def work(args: argparse.Namespace) -> dict[str, object]:
         if place.backup is not None:
             say(args, f"  what stood there {'goes' if args.dry_run else 'is now'} in {place.backup}")
     rows = [
-        {
-            "clients": place.clients,
-            "folder": str(place.folder),
-            "action": place.action,
-            "backup": str(place.backup) if place.backup else None,
-        }
-        for place in places
+        {"clients": each.clients, "folder": str(each.folder), "action": each.action, "backup": each.backup and str(each.backup)}
+        for each in places
     ]
     kind = {"link": args.link, "files": 0 if args.link or args.uninstall else len(files)}
     return {"ok": True, "version": bert_pytorch.__version__, "dry_run": args.dry_run, **kind, "places": rows}
@@ -256,8 +282,8 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--scope", choices=("user", "project"), default="user", help="for all your work, or one project (user)")
     parser.add_argument("--project", metavar="FOLDER", help="the project, with --scope project (the working directory)")
-    parser.add_argument("--link", action="store_true", help="a symbolic link to this folder instead of a copy")
-    parser.add_argument("--uninstall", action="store_true", help="remove what this script installed")
+    parser.add_argument("--link", action="store_true", help="a link to this folder; Codex and OpenCode then list sub-skills")
+    parser.add_argument("--uninstall", action="store_true", help="remove what this script installed there")
     parser.add_argument("--backup", action="store_true", help="move foreign or changed files aside instead of refusing")
     parser.add_argument("--dry_run", action="store_true", help="say what would be done, write nothing")
     parser.add_argument("--json", action="store_true", help="print the closing JSON line only")
