@@ -282,7 +282,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--scope", choices=("user", "project"), default="user", help="for all your work, or one project (user)")
     parser.add_argument("--project", metavar="FOLDER", help="the project, with --scope project (the working directory)")
-    parser.add_argument("--link", action="store_true", help="a link to this folder; Codex and OpenCode then list sub-skills")
+    parser.add_argument("--link", action="store_true", help="a link to this folder; some clients then list its sub-skills too")
     parser.add_argument("--uninstall", action="store_true", help="remove what this script installed there")
     parser.add_argument("--backup", action="store_true", help="move foreign or changed files aside instead of refusing")
     parser.add_argument("--dry_run", action="store_true", help="say what would be done, write nothing")
