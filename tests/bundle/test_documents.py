@@ -12,7 +12,7 @@ import yaml
 
 from bert_pytorch import cli
 
-from ..unit.examples import load_script
+from ..unit.examples import load_root_script, load_script
 from . import tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -129,6 +129,7 @@ def test_every_error_code_is_a_heading_and_every_heading_a_code():
 PARSERS = {
     "bert": cli.bert_parser,
     "bert-vocab": cli.vocab_parser,
+    "install_skill.py": load_root_script("install_skill").build_parser,
     "consolidate.py": load_script("training", "consolidate").build_parser,
 }
 
