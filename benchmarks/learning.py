@@ -2,11 +2,12 @@
 
 Imported by `compare.py`. The clock stands while a model is evaluated. Sides:
 
-- `ours-recipe`: what `bert --config RECIPE` does, its steps planned from a probe, so that the rate reaches its end in time;
+- `ours-recipe`: what `bert --config RECIPE` does;
 - `bert-pytorch`: its own trainer, with its warm-up cut from 10,000 to 100 steps, else it learns nothing in minutes;
-- `trainer`: the Transformers Trainer as it comes, masked words alone, on the true pairs;
-- `trainer-best`: grouped by length, sdpa, fused AdamW, warm-up of a tenth, then linear decay over as many steps as the time
-  holds, and a peak rate of 5e-4.
+- `trainer`: the Transformers Trainer, masked words alone, on the true pairs;
+- `trainer-best`: grouped by length, sdpa, fused AdamW, and a peak rate of 5e-4.
+
+All but bert-pytorch warm up over a tenth of the time; then the rate falls to 0 at its end, in a line.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,36 +23,48 @@ from compare import SOURCE, Size, rows_of, transformers_collator, transformers_c
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from torch.optim import Optimizer
     from torch.utils.data import DataLoader
     from transformers import TrainerControl
 
-    from bert_pytorch import BERTTrainer
     from bert_pytorch.dataset.loader import BatchLoader
 
-N_PROBE = 12
+WARM_UP = 0.1
+LEAST_SHARE = 1e-3
+MANY = 1_000_000
 N_POINTS = 4
 Predict = Callable[["Tensor", "Tensor", "Tensor"], "Tensor"]
 """From ids, segments and the places of targets to scores of all words at these."""
 
 
 class Clock:
-    """Seconds of training, and the held-out loss at some of them."""
+    """Seconds of training, the rate at each, and the held-out loss at some of them.
 
-    def __init__(self, seconds: float, evaluate: Callable[[], float] | None) -> None:
-        """Begin now."""
-        self.seconds, self.evaluate = seconds, evaluate
+    The rate rises over the first tenth of the time and falls to 0 at its end, so that every side uses all of its time, whatever
+    number of steps it makes of it.
+    """
+
+    def __init__(self, seconds: float, evaluate: Callable[[], float], set_share: Callable[[float], None] | None = None) -> None:
+        """Begin now; `set_share` sets the rate to a share of its peak, without it the rate is left to its owner."""
+        self.seconds, self.evaluate, self.set_share = seconds, evaluate, set_share
         self.curve: list[tuple[float, float]] = []
         self.steps = 0
         self.began = time.perf_counter()
+        self._move_rate(0)
 
     def step_done(self) -> bool:
         """Count a step; whether the time is over."""
         self.steps += 1
         elapsed = time.perf_counter() - self.began
-        if self.evaluate is not None and elapsed >= (len(self.curve) + 1) / N_POINTS * self.seconds:
+        self._move_rate(elapsed / self.seconds)
+        if elapsed >= (len(self.curve) + 1) / N_POINTS * self.seconds:
             self.curve.append((elapsed, self.evaluate()))
             self.began = time.perf_counter() - elapsed
         return elapsed >= self.seconds
+
+    def _move_rate(self, part: float) -> None:
+        if self.set_share is not None:
+            self.set_share(max(LEAST_SHARE, min(part / WARM_UP, (1 - part) / (1 - WARM_UP))))
 
     def watch(self, batches: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         """The same batches, until the time is over; a batch counts as trained when the next one is asked for."""
@@ -121,6 +133,8 @@ def loss_of(predict: Predict, batches: list[dict[str, Tensor]]) -> float:
 
 def learn_ours(folder: Path, size: Size, seconds: float, seed: int, recipe: str) -> Clock:
     """By the recipe."""
+    import torch
+
     sys.path.insert(0, str(SOURCE))
     from bert_pytorch.assembly import make_loaders, make_trainer
     from bert_pytorch.cli import bert_parser
@@ -129,22 +143,14 @@ def learn_ours(folder: Path, size: Size, seconds: float, seed: int, recipe: str)
 
     words = f"--config {recipe} -c {folder}/corpus.txt -v {folder}/vocab.txt -o {folder}/ours.model --seed {seed}"
     sizes = f"-hs {size.hidden} -l {size.layers} -a {size.heads} -s {size.seq_len} --log_freq 1000000"
+    sizes += " --lr_scheduler_type constant --warmup_steps 0"
     args = bert_parser().parse(f"{words} {sizes}".split())
     vocab = Vocab.load_vocab(args.vocab_path)
     dataset, _ = open_datasets(args, vocab)
     loader, _ = make_loaders(args, dataset, None, False)
 
-    def trainer_of(max_steps: int, batches: Iterable[Mapping[str, Tensor]]) -> BERTTrainer:
-        import torch
-
-        torch.manual_seed(seed)
-        return make_trainer(args, vocab, batches, None, False, max_steps, dataset)
-
-    probe = trainer_of(N_PROBE, list(islice(loader, N_PROBE)))
-    began = time.perf_counter()
-    probe.train(0)
-    n_steps = max(2, int(seconds * N_PROBE / (time.perf_counter() - began)))
-    trainer, held_out = trainer_of(n_steps, loader), held_out_batches(folder, size)
+    torch.manual_seed(seed)
+    trainer, held_out = make_trainer(args, vocab, loader, None, False, MANY, dataset), held_out_batches(folder, size)
 
     def predict(ids: Tensor, segments: Tensor, is_target: Tensor) -> Tensor:
         trainer.model.eval()
@@ -152,10 +158,15 @@ def learn_ours(folder: Path, size: Size, seconds: float, seed: int, recipe: str)
         trainer.model.train()
         return scores
 
-    clock = Clock(seconds, lambda: loss_of(predict, held_out))
+    schedule, peak = trainer.optim_schedule, trainer.optim_schedule.init_lr
+
+    def set_share(share: float) -> None:
+        schedule.init_lr = peak * share
+
+    clock = Clock(seconds, lambda: loss_of(predict, held_out), set_share)
     trainer.train_data = Watched(loader, clock)
     epoch = 0
-    while not trainer.is_done and time.perf_counter() - clock.began < seconds:
+    while time.perf_counter() - clock.began < seconds:
         trainer.train(epoch)
         epoch += 1
     clock.curve.append((time.perf_counter() - clock.began, clock.evaluate()))
@@ -204,48 +215,47 @@ def learn_transformers(folder: Path, size: Size, seconds: float, seed: int, best
     held_out, rows = held_out_batches(folder, size), rows_of(folder, size.seq_len, all_are_next=True)
     collator = transformers_collator(folder)
 
+    best_settings = {"train_sampling_strategy": "group_by_length", "learning_rate": 5e-4}
+    arguments = TrainingArguments(
+        output_dir=str(folder / "trainer"),
+        per_device_train_batch_size=size.batch_size,
+        max_steps=MANY,
+        seed=seed,
+        lr_scheduler_type="constant",
+        save_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        logging_strategy="no",
+        **(best_settings if best else {}),
+    )
+    torch.manual_seed(seed)
+    attention = {"attn_implementation": "sdpa"} if best else {}
+    model = BertForMaskedLM._from_config(transformers_config(size), **attention)
+
+    def predict(ids: Tensor, segments: Tensor, is_target: Tensor) -> Tensor:
+        model.eval()
+        types = (segments - 1).clamp(min=0)
+        scores = model(input_ids=ids, token_type_ids=types, attention_mask=(ids != 0).long()).logits[is_target]
+        model.train()
+        return scores
+
+    clocks: list[Clock] = []
+
     class Tick(TrainerCallback):
         """Tells a clock of each step."""
 
-        def __init__(self, clock: Clock) -> None:
-            self.clock = clock
+        def on_train_begin(self, args: object, state: object, control: object, optimizer: Optimizer, **_: object) -> None:
+            def set_share(share: float) -> None:
+                for group in optimizer.param_groups:
+                    group["lr"] = arguments.learning_rate * share
+
+            clocks.append(Clock(seconds, lambda: loss_of(predict, held_out), set_share))
 
         def on_step_end(self, args: object, state: object, control: TrainerControl, **_: object) -> None:
-            control.should_training_stop = self.clock.step_done() or control.should_training_stop
+            control.should_training_stop = clocks[0].step_done() or control.should_training_stop
 
-    def run(n_steps: int, clock_of: Callable[[Any], Clock]) -> Clock:
-        best_settings = {"train_sampling_strategy": "group_by_length", "learning_rate": 5e-4, "warmup_steps": n_steps // 10}
-        arguments = TrainingArguments(
-            output_dir=str(folder / "trainer"),
-            per_device_train_batch_size=size.batch_size,
-            max_steps=n_steps,
-            seed=seed,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-            logging_strategy="no",
-            **(best_settings if best else {}),
-        )
-        torch.manual_seed(seed)
-        attention = {"attn_implementation": "sdpa"} if best else {}
-        model = BertForMaskedLM._from_config(transformers_config(size), **attention)
-        clock = clock_of(model)
-        Trainer(model, arguments, collator, rows, callbacks=[Tick(clock)]).train()
-        return clock
-
-    def clock_of(model: BertForMaskedLM) -> Clock:
-        def predict(ids: Tensor, segments: Tensor, is_target: Tensor) -> Tensor:
-            model.eval()
-            types = (segments - 1).clamp(min=0)
-            scores = model(input_ids=ids, token_type_ids=types, attention_mask=(ids != 0).long()).logits[is_target]
-            model.train()
-            return scores
-
-        return Clock(seconds, lambda: loss_of(predict, held_out))
-
-    probe = run(N_PROBE, lambda model: Clock(1e9, None))
-    n_steps = max(2, int(seconds * N_PROBE / (time.perf_counter() - probe.began)))
-    clock = run(n_steps, clock_of)
+    Trainer(model, arguments, collator, rows, callbacks=[Tick()]).train()
+    clock = clocks[0]
     clock.curve.append((time.perf_counter() - clock.began, clock.evaluate()))
     return clock
 

@@ -2,17 +2,17 @@
 """Prepare the folder of a task for any agent, and grade what the agent left in it.
 
     run.py list
-    run.py prepare --task ID --folder FOLDER [--with_skill] [--skill_folder .agents/skills]
+    run.py prepare --task ID --folder FOLDER [--with_skill] [--client agents]
     run.py grade --task ID --folder FOLDER
 
-`prepare` prints the prompt; `--with_skill` puts a copy of the bundle into the folder. `grade` looks at files only: exit 0 where
+`prepare` prints the prompt; `--with_skill` installs the bundle into the folder, where the client looks. `grade` looks at files only: exit 0 where
 every assertion holds.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
+import subprocess
 import sys
 import warnings
 from collections.abc import Sequence
@@ -25,8 +25,6 @@ from fixtures import FIXTURES, ROOT, tasks
 from bert_pytorch.command import Parser, run, say
 from bert_pytorch.errors import UsageError, UserError
 
-SHIPPED = ("SKILL.md", "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "src", "skills", "scripts", "references")
-
 
 def build_parser() -> Parser:
     """The flags."""
@@ -35,31 +33,25 @@ def build_parser() -> Parser:
     add("action", choices=("list", "prepare", "grade"), help="what to do")
     add("--task", choices=tuple(FIXTURES), metavar="ID", help="a task of evals.json")
     add("--folder", metavar="FOLDER", help="prepare: made, must not be there; grade: what the agent worked in")
-    add("--with_skill", action="store_true", help="put a copy of the bundle into the folder")
-    add("--skill_folder", default=".agents/skills", metavar="PATH", help="where in the folder (.agents/skills)")
+    add("--with_skill", action="store_true", help="install the bundle into the folder")
+    add("--client", default="agents", metavar="NAME", help="as of install_skill.py (agents)")
     add("--json", action="store_true", help="print the closing JSON line only")
     return parser
 
 
-def prepare(task: str, folder: Path, skill_folder: str | None) -> None:
+def prepare(task: str, folder: Path, client: str | None) -> None:
     """Make a task's folder.
 
     Args:
         task: Its id.
         folder: Where; must not be there.
-        skill_folder: Where in it the bundle is put; None: not at all.
+        client: Where in it the bundle is installed, as `install_skill.py` knows it; None: not at all.
     """
     folder.mkdir(parents=True)
     FIXTURES[task](folder)
-    if skill_folder is None:
-        return
-    bundle = folder / skill_folder / "bert-pytorch"
-    bundle.mkdir(parents=True)
-    for name in SHIPPED:
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, bundle / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
-        else:
-            shutil.copy(ROOT / name, bundle / name)
+    if client is not None:
+        words = ["--client", client, "--scope", "project", "--project", str(folder)]
+        subprocess.run([sys.executable, ROOT / "scripts" / "install_skill.py", *words], check=True, stdout=subprocess.DEVNULL)
 
 
 def grade(task: str, folder: Path) -> list[dict[str, object]]:
@@ -96,7 +88,7 @@ def work(args: argparse.Namespace) -> dict[str, object]:
     if args.action == "prepare":
         if folder.exists():
             raise UsageError(f"{folder}: is there already; name a new folder [E-USAGE]")
-        prepare(args.task, folder, args.skill_folder if args.with_skill else None)
+        prepare(args.task, folder, args.client if args.with_skill else None)
         prompt = next(str(each["prompt"]) for each in tasks() if each["id"] == args.task)
         say(args, prompt)
         return {"ok": True, "task": args.task, "folder": str(folder), "prompt": prompt}

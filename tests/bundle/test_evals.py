@@ -108,7 +108,7 @@ python $USE/score.py --model run/m.ep3 --vocab_path vocab.json --log --input tod
 python - <<'END'
 import json
 rows = [json.loads(line) for line in open("ranked.jsonl")][:24]
-open("suspicious.txt", "w").write("".join(f"{row['number']}\\n" for row in rows))
+open("suspicious.txt", "w").write("".join(f"{row['line']}\\n" for row in rows))
 END
 """,
     "export": """
@@ -231,7 +231,7 @@ def test_a_folder_that_is_there_is_not_written_into(tmp_path):
 def test_with_the_skill_the_bundle_is_there_and_the_evaluations_are_not(tmp_path):
     prepared("faulty-corpus", tmp_path / "f", "--with_skill")
     bundle = tmp_path / "f" / ".agents" / "skills" / "bert-pytorch"
-    assert (bundle / "SKILL.md").is_file() and (bundle / "skills" / "training" / "SKILL.md").is_file()
+    assert (bundle / "SKILL.md").is_file() and (bundle / "skills" / "training" / "GUIDE.md").is_file()
     assert not (bundle / "evals").exists() and not (bundle / "tests").exists()
     assert sorted(path.name for path in (tmp_path / "f").iterdir()) == [".agents", "pairs.txt"]
 
