@@ -29,7 +29,8 @@ def folder(text: str) -> Path:
 
 def work(args: argparse.Namespace) -> dict[str, object]:
     """Apply the rules; `ok` is true when there is no fault."""
-    bundle = Bundle(args.bundle)
+    root = OWN if args.bundle is None else args.bundle
+    bundle = Bundle(root)
     faults = []
     say(args, f"{'rule':<20}{'files':>6}{'faults':>8}")
     for rule in [*RULES, VERSIONS] if args.versions else RULES:
@@ -41,7 +42,7 @@ def work(args: argparse.Namespace) -> dict[str, object]:
     shown = faults[: args.show] if args.show else faults
     return {
         "ok": not faults,
-        "bundle": str(args.bundle),
+        "bundle": str(root),
         "n_faults": len(faults),
         "faults": [
             {"rule": name, "where": fault.where, "what": fault.what[:LONGEST], "do": fault.cure} for name, fault in shown
@@ -49,16 +50,21 @@ def work(args: argparse.Namespace) -> dict[str, object]:
     }
 
 
-def main() -> int:
-    """Parse the flags and check."""
+def build_parser() -> Parser:
+    """The flags."""
     parser = Parser(description=__doc__, epilog="Every fault is a line on stderr: where, what, what to do, which rule.")
-    parser.add_argument("--bundle", type=folder, default=OWN, metavar="FOLDER", help="the bundle to check (this one)")
+    parser.add_argument("--bundle", type=folder, metavar="FOLDER", help="the bundle to check (the one this script stands in)")
     parser.add_argument("--versions", action="store_true", help="also fail where installed packages left the tested range")
     parser.add_argument(
         "--show", type=at_least(0), default=DEFAULT_SHOWN, metavar="N", help=f"faults in the JSON; 0: all ({DEFAULT_SHOWN})"
     )
     parser.add_argument("--json", action="store_true", help="print the closing JSON line only")
-    return run(parser, work)
+    return parser
+
+
+def main() -> int:
+    """Parse the flags and check."""
+    return run(build_parser(), work)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -121,11 +122,12 @@ class Bundle:
                 yield from ((number, target) for target in LINK.findall(line) if "://" not in target)
 
 
+@cache
+def tree_of(text: str) -> ast.Module:
+    """A Python file, parsed; several rules look at each."""
+    return ast.parse(text)
+
+
 def line_of(text: str, wanted: str) -> int:
     """The number of the first line that begins so, or 1."""
     return next((number for number, line in enumerate(text.splitlines(), start=1) if line.startswith(wanted)), 1)
-
-
-def names(paths: Iterable[Path]) -> set[str]:
-    """Paths as text, with slashes on every system."""
-    return {path.as_posix() for path in paths}

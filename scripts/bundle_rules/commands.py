@@ -117,6 +117,7 @@ def flags(bundle: Bundle) -> Iterator[Fault]:
     """A flag in a command line is one of that command; any other is one of some command."""
     given = answers(bundle)
     any_flag = frozenset().union(*(answer.flags for answer in given.values()), *FOREIGN.values())
+    silent = {name for name, answer in given.items() if answer.status != 0}
     for path in bundle.manuals:
         for number, kind, line in commands_joined(bundle, path):
             if kind in ("bash", "sh", "console"):
@@ -127,6 +128,9 @@ def flags(bundle: Bundle) -> Iterator[Fault]:
             else:
                 continue
             for command, flag in (each for piece in pieces for each in flags_in(piece, given)):
+                # What a command that does not answer would take is not known; that it does not is told by another rule.
+                if silent if not command else command in silent:
+                    continue
                 known = given[command].flags if command else any_flag
                 if flag not in known:
                     owner = command or "any command"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from .bundle import Bundle, Fault
+from .bundle import Bundle, Fault, tree_of
 
 NAMED = re.compile(r"(?<![\w/.<>-])((?:BUNDLE/|\.\./)*(?:skills/[\w-]+/)?(?:scripts|references|assets)/[\w./-]*\w)")
 MACHINE = re.compile(r"(?<![\w.>/])(?:/(?:home|root|work|tmp|Users|mnt|opt|usr|var|private)/|[A-Z]:\\)|(?<![\w/])~[/](?!\.\w)")
@@ -71,7 +71,7 @@ def modules_beside(bundle: Bundle, script: Path) -> set[Path]:
     queue = [script]
     while queue:
         path = queue.pop()
-        for node in ast.walk(ast.parse(bundle.text(path))):
+        for node in ast.walk(tree_of(bundle.text(path))):
             if not isinstance(node, ast.ImportFrom) or node.module is None:
                 continue
             folder = path.parent if node.level else script.parent

@@ -61,9 +61,11 @@ def budgets(bundle: Bundle) -> Iterator[Fault]:
     """Nothing is longer than a reader is asked to bear."""
     together = 0
     for path in bundle.skills:
-        description = str(front_of(bundle, path).get("description", ""))
+        front = front_of(bundle, path)
+        description = str(front.get("description", ""))
         together += len(description)
-        if not DESCRIPTION[0] <= len(description) <= DESCRIPTION[1]:
+        # Without front matter that is the fault, and told by its own rule.
+        if front and not DESCRIPTION[0] <= len(description) <= DESCRIPTION[1]:
             where = f"{path}:{line_of(bundle.text(path), 'description')}"
             what = f"description of {len(description)} characters, expected {DESCRIPTION[0]} to {DESCRIPTION[1]}"
             yield Fault(where, what, "say what it does and when to use it")

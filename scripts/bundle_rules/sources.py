@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from .bundle import Bundle, Fault
+from .bundle import Bundle, Fault, tree_of
 
 RAISED = re.compile(r"\[(E-[A-Z0-9-]+)\]")
 NAMED = re.compile(r"(?<![\w-])E-[A-Z][A-Z0-9]*(?:-[A-Z0-9]+)*(-?\.\.\.|-\*)?")
@@ -65,7 +65,7 @@ def codes(bundle: Bundle) -> Iterator[Fault]:
 
 def calls(bundle: Bundle, path: Path) -> Iterator[ast.Call]:
     """Every call in a file."""
-    return (node for node in ast.walk(ast.parse(bundle.text(path))) if isinstance(node, ast.Call))
+    return (node for node in ast.walk(tree_of(bundle.text(path))) if isinstance(node, ast.Call))
 
 
 def name_of(call: ast.Call) -> str:
