@@ -21,7 +21,10 @@ BLOCK = re.compile(r"^(?:<!-- expect: (.+) -->\n)?```(\w*)\n(.*?)^```$", re.M | 
 MOST_STDOUT = 2000
 SHOWN = {"text", "yaml", "json"}
 """Languages of blocks that are read, not run."""
-RUN_BY = {"torchrun --nnodes 2": "test_launch.py", "accelerate launch --multi_gpu": "test_accelerate.py"}
+RUN_BY = {
+    "torchrun --nnodes 2": "bundle/test_launch.py",
+    "accelerate launch --multi_gpu": "distributed/test_launches.py",
+}
 """Command lines for several machines, indented, by the test that starts the like on this one."""
 
 
@@ -164,6 +167,11 @@ def test_every_block_is_run_or_only_read(path):
     ]
     shown = [line for line in indented if "->" not in line]
     assert [line for line in shown if not line.startswith(tuple(RUN_BY))] == []
+
+
+def test_command_lines_for_several_machines_have_tests_of_their_own():
+    for command, name in RUN_BY.items():
+        assert command.split()[0] in (ROOT / "tests" / name).read_text(encoding="utf-8")
 
 
 def test_the_ci_runs_the_readmes_test_command():
