@@ -5,7 +5,8 @@ The batch of all processes together is the same on every side, and so are corpus
 Sides run in turn, round by round; figures are medians, and only the ratios count. `ours-silent` is `ours` in processes that do
 not exchange gradients: what `ours` lacks to its speed is what communication takes. Its losses mean nothing.
 
-    python benchmarks/compare_processes.py --corpus PAIRS [--size small] [--processes 2] [--rounds 5] [--output PREFIX]
+    python benchmarks/compare_processes.py --corpus PAIRS [--size small] [--batch_size N] [--sides ours ours-silent]
+        [--processes 2] [--rounds 5] [--output PREFIX]
 
 The last line is JSON; `--output PREFIX` writes it to PREFIX.json, and a table to PREFIX.md.
 """
@@ -77,12 +78,17 @@ def measure(side: str, folder: Path, size: compare.Size, seconds: float, output:
     (output / os.environ.get("RANK", "0")).write_text(str(speed))
 
 
+def size_of(name: str, batch_size: int) -> compare.Size:
+    """A size of `compare.py`, with another batch of all processes together where one is given."""
+    return SIZES[name]._replace(batch_size=batch_size) if batch_size else SIZES[name]
+
+
 def run_apart(side: str, n_processes: int, n_threads: int, folder: Path, args: argparse.Namespace) -> float:
     """Tokens a second of a side in processes of its own."""
     output = Path(tempfile.mkdtemp(dir=folder))
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={n_processes}"] if n_processes > 1 else []
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": str(n_threads), "ACCELERATE_USE_CPU": "true"}
-    words = [__file__, "--measure", side, str(folder), args.size, str(args.seconds), str(output)]
+    words = [__file__, "--measure", side, str(folder), args.size, str(args.batch_size), str(args.seconds), str(output)]
     done = subprocess.run([sys.executable, *launcher, *words], env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{side}: {done.stderr[-2000:]}")
@@ -94,7 +100,7 @@ def run_rounds(args: argparse.Namespace, folder: Path) -> dict[str, object]:
     (folder / "corpus.txt").write_bytes(Path(args.corpus).read_bytes())
     write_vocabulary(folder / "corpus.txt", folder / "vocab.txt", SIZES[args.size].words)
     n = args.processes
-    ways = [(side, n, 1) for side in SIDES if is_there(side, None)]
+    ways = [(side, n, 1) for side in args.sides if is_there(side, None)]
     ways += [(side, 1, n) for side, _, _ in ways if side != "ours-silent"]
     runs: dict[str, list[float]] = {f"{side} {each}x{threads}": [] for side, each, threads in ways}
     for number in range(args.rounds):
@@ -113,7 +119,7 @@ def run_rounds(args: argparse.Namespace, folder: Path) -> dict[str, object]:
     silent = ratio(together, f"ours-silent {n}x1")
     return {
         "ok": True,
-        "size": SIZES[args.size]._asdict(),
+        "size": size_of(args.size, args.batch_size)._asdict(),
         "tokens_per_second": speed,
         "together_over_alone": ratio(together, apart),
         "communication_share": None if silent is None else 1 - silent,
@@ -135,13 +141,15 @@ def table_of(report: dict[str, object]) -> str:
 def main() -> int:
     """Compare, or in a process of its own measure one side."""
     if sys.argv[1:2] == ["--measure"]:
-        side, folder, size, seconds, output = sys.argv[2:]
-        measure(side, Path(folder), SIZES[size], float(seconds), Path(output))
+        side, folder, size, batch_size, seconds, output = sys.argv[2:]
+        measure(side, Path(folder), size_of(size, int(batch_size)), float(seconds), Path(output))
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--corpus", required=True, metavar="FILE", help="pairs, two texts and a tab a line")
     add("--size", choices=SIZES, default="small", help="as of compare.py (small)")
+    add("--batch_size", type=int, default=0, help="examples a step of all processes together (the size's)")
+    add("--sides", nargs="+", choices=SIDES, default=list(SIDES), help="what is measured (all)")
     add("--processes", type=int, default=2, help="processes together, and threads of the one alone (2)")
     add("--rounds", type=int, default=5, help="rounds (5)")
     add("--seconds", type=float, default=20, help="seconds a measurement (20)")

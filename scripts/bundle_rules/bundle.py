@@ -93,9 +93,14 @@ class Bundle:
         return self.find("scripts/*.py", "skills/*/scripts/*.py")
 
     @cached_property
+    def programs(self) -> list[Path]:
+        """Scripts, and what is run to evaluate the bundle."""
+        return [*self.scripts, *self.find("evals/run.py")]
+
+    @cached_property
     def sources(self) -> list[Path]:
-        """Every Python file: library, scripts, and what stands beside them."""
-        return self.find("src/**/*.py", "scripts/**/*.py", "skills/*/scripts/**/*.py")
+        """Every Python file: library, scripts, what stands beside them, evaluations."""
+        return self.find("src/**/*.py", "scripts/**/*.py", "skills/*/scripts/**/*.py", "evals/*.py")
 
     def front(self, path: Path) -> tuple[str, str, int]:
         """A skill's front matter, its body, and the number of the body's first line; an empty front where there is none."""

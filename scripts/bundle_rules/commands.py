@@ -16,7 +16,7 @@ from .bundle import Bundle, Fault
 
 HELP_LINES = 45
 PROBE = """
-import argparse, json, runpy, sys
+import argparse, json, os, runpy, sys
 target = sys.argv[2]
 sys.path.insert(0, sys.argv[1])
 flags = []
@@ -30,6 +30,8 @@ def call(*arguments):
     if target in ("bert", "bert-vocab"):
         from bert_pytorch import cli
         raise SystemExit(cli.train() if target == "bert" else cli.build_vocab())
+    # As Python does for a script, not for run_path.
+    sys.path.insert(1, os.path.dirname(target))
     runpy.run_path(target, run_name="__main__")
 try:
     call("--help")
@@ -81,7 +83,7 @@ class Answer:
 @cache
 def answers(bundle: Bundle) -> dict[str, Answer]:
     """The answer of each command and script, by its file's name; asked once a bundle, in an interpreter without packages."""
-    targets = {name: name for name in COMMANDS} | {path.name: str(bundle.root / path) for path in bundle.scripts}
+    targets = {name: name for name in COMMANDS} | {path.name: str(bundle.root / path) for path in bundle.programs}
     with ThreadPoolExecutor(WORKERS) as pool:
         return dict(zip(targets, pool.map(lambda target: _ask(bundle, target), targets.values()), strict=True))
 

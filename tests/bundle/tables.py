@@ -10,6 +10,8 @@ from pathlib import Path
 from bert_pytorch import cli
 from bert_pytorch.trainer.arguments import TrainingArguments
 
+from ..unit.examples import load_root_script
+
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = "| flags | default | what |\n|---|---|---|\n"
 SETTINGS = {f"--{each.name}" for each in fields(TrainingArguments)}
@@ -39,6 +41,8 @@ def write() -> None:
     places = [
         ("references/cli-reference.md", "## bert\n", rows(cli.bert_parser(), settings=False)),
         ("references/cli-reference.md", "## bert-vocab\n", rows(cli.vocab_parser())),
+        ("references/cli-reference.md", "## install_skill.py\n", rows(load_root_script("install_skill").build_parser())),
+        ("references/maintaining.md", "## check_bundle.py\n", rows(load_root_script("check_bundle").build_parser())),
         ("skills/training/references/arguments.md", "# Settings", rows(cli.bert_parser(), settings=True)),
     ]
     for name, heading, lines in places:

@@ -56,7 +56,7 @@ PLANTS = [
     ("reachable", "references/new.md", END, "# New\n", [1]),
     ("reachable", "skills/training/assets/launch/new.json", END, "{}\n", [1]),
     ("reachable", "scripts/bundle_rules/unused.py", END, '"""Nothing."""\n', [1]),
-    ("reachable", ROOT, "- [scripts/check_bundle.py](scripts/check_bundle.py): the bundle's own rules.\n", "", [1]),
+    ("reachable", ROOT, "- [scripts/check_bundle.py](scripts/check_bundle.py)", "- [maintaining](references/maintaining.md)", [1]),
     ("machine-paths", TROUBLE, END, "See /home/me/notes.\n", ["/home/me"]),
     ("machine-paths", TROUBLE, END, "See ~/notes.\n", ["~/notes"]),
     ("machine-paths", TROUBLE, END, "See C:\\notes.\n", ["C:\\notes"]),

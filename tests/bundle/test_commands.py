@@ -112,10 +112,10 @@ def workspace(bundle, tmp_path, shell):
 
 @pytest.mark.parametrize("path", [path for path in BUNDLE.documents if blocks(path)], ids=str)
 def test_the_commands_of_a_document_run(path, bundle, workspace, shell):
-    # The README alone says that its commands are given in the bundle's folder.
+    # The READMEs alone say that their commands are given in the bundle's folder; evaluations are no part of an installed one.
     if path.name == "README.md":
-        (workspace / "scripts").symlink_to(bundle / "scripts")
-        (workspace / "skills").symlink_to(bundle / "skills")
+        for name, place in (("scripts", bundle), ("skills", bundle), ("evals", ROOT)):
+            (workspace / name).symlink_to(place / name)
     n_steps = 0
     for block in blocks(path):
         steps = commands_of(block.language, block.text)

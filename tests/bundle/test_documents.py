@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -13,7 +12,7 @@ from bundle_rules.rules import RULES, VERSIONS
 
 from bert_pytorch import cli
 
-from ..unit.examples import load_script
+from ..unit.examples import load_root_script, load_script
 from . import tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -32,25 +31,20 @@ def test_the_specifications_validator_accepts_the_root(bundle):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def check_bundle_parser():
-    spec = importlib.util.spec_from_file_location("check_bundle", ROOT / "scripts" / "check_bundle.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.build_parser()
-
-
 PARSERS = {
     "bert": cli.bert_parser,
     "bert-vocab": cli.vocab_parser,
+    "install_skill.py": load_root_script("install_skill").build_parser,
     "consolidate.py": load_script("training", "consolidate").build_parser,
-    "check_bundle.py": check_bundle_parser,
+    "check_bundle.py": load_root_script("check_bundle").build_parser,
 }
 
 
 @pytest.mark.parametrize("name", PARSERS)
 def test_command_reference_equals_the_parsers(name):
     parser = PARSERS[name]()
-    text = (ROOT / "references/cli-reference.md").read_text(encoding="utf-8")
+    page = "maintaining" if name == "check_bundle.py" else "cli-reference"
+    text = (ROOT / f"references/{page}.md").read_text(encoding="utf-8")
     section = text.split(f"## {name}\n")[1].split("\n## ")[0]
     if name == "bert":
         section += (ROOT / "skills/training/references/arguments.md").read_text(encoding="utf-8")

@@ -84,6 +84,15 @@ def load_script(skill, name):
     return module
 
 
+def load_root_script(name):
+    """A script of the root folder as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 def read_part(path, single=False):
     """The pairs that the library reads from a file, without one bad line."""
     if single:

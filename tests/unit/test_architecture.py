@@ -14,7 +14,7 @@ TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in MOD
 FLOW = [
     ["errors"],
     ["files", "extras", "memory", "config", "launch", "allow_list", "devices", "estimate"],
-    ["command"],
+    ["command", "folders"],
     ["dataset.draws", "dataset.lines", "dataset.remote"],
     ["dataset.corpus", "dataset.counting", "dataset.pieces"],
     ["dataset.vocab_file"],

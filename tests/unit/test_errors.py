@@ -68,6 +68,7 @@ from .examples import (
     LIBRARY,
     SCRIPTS,
     V,
+    load_root_script,
     load_script,
     make_batch,
     make_bert,
@@ -130,6 +131,16 @@ def failing(error):
             run(Parser(prog="bert"), work, argv)
 
     command(end)
+
+
+def install_over(files):
+    """Install the skill where a folder with these files stands."""
+    folder = Path(".agents/skills/bert-pytorch")
+    folder.mkdir(parents=True)
+    for name, content in files.items():
+        write(folder / name, content)
+    script = load_root_script("install_skill")
+    script.work(script.build_parser().parse(["--client", "agents", "--scope", "project", "--json"]))
 
 
 class Raises:
@@ -406,6 +417,8 @@ PROVOKE = {
     "E-CHECK-FAULTS": check_a_line_without_a_tab,
     "E-CALLBACK": lambda: fit(callbacks=[Raises()]),
     "E-CALLBACK-EVENTS": lambda: fit(callbacks=[object()]),
+    "E-INSTALL-CHANGED": lambda: install_over({".installed.json": b'{"files": {}}', "notes.md": b"mine"}),
+    "E-INSTALL-FOREIGN": lambda: install_over({"SKILL.md": b"mine"}),
     "E-CHECKPOINT-DAMAGED": lambda: load_checkpoint(write("model.ep0", b"")),
     "E-CHECKPOINT-FORMAT": foreign_checkpoint,
     "E-CHECKPOINT-NONE": no_checkpoint,
