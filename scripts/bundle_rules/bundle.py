@@ -74,8 +74,12 @@ class Bundle:
 
     @cached_property
     def sub_skills(self) -> list[Path]:
-        """The sub-skills' `SKILL.md`."""
-        return self.find("skills/*/SKILL.md")
+        """The sub-skills' `SKILL.md`, which an installed copy calls `GUIDE.md`."""
+        return self.find("skills/*/SKILL.md", "skills/*/GUIDE.md")
+
+    def router(self, folder: Path) -> Path:
+        """The page from which a skill's folder is entered."""
+        return next((path for path in self.sub_skills if path.parent == folder), Path("SKILL.md"))
 
     @cached_property
     def skills(self) -> list[Path]:

@@ -93,9 +93,11 @@ def reachable(bundle: Bundle) -> Iterator[Fault]:
     for path in shipped(bundle):
         if path.suffix == ".md":
             if path not in seen:
-                yield Fault(f"{path}:1", "no link from SKILL.md leads here", "link it from the SKILL.md of its folder")
+                yield Fault(
+                    f"{path}:1", "no link from SKILL.md leads here", f"link it from {bundle.router(path.parent.parent)}"
+                )
         elif path in bundle.scripts:
-            router = path.parent.parent / "SKILL.md"
+            router = bundle.router(path.parent.parent)
             if f"scripts/{path.name}" not in bundle.text(router):
                 yield Fault(f"{router}:1", f"scripts/{path.name} is not named", "say what it is for, in one line")
         elif path not in imported and not re.search(rf"(?<![\w-]){re.escape(path.name)}(?!\w)", said):

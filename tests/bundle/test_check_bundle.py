@@ -56,7 +56,7 @@ PLANTS = [
     ("reachable", "references/new.md", END, "# New\n", [1]),
     ("reachable", "skills/training/assets/launch/new.json", END, "{}\n", [1]),
     ("reachable", "scripts/bundle_rules/unused.py", END, '"""Nothing."""\n', [1]),
-    ("reachable", ROOT, "- [scripts/check_bundle.py](scripts/check_bundle.py)", "- [maintaining](references/maintaining.md)", [1]),
+    ("reachable", ROOT, "[scripts/check_bundle.py](scripts/check_bundle.py)", "[more](references/maintaining.md)", [1]),
     ("machine-paths", TROUBLE, END, "See /home/me/notes.\n", ["/home/me"]),
     ("machine-paths", TROUBLE, END, "See ~/notes.\n", ["~/notes"]),
     ("machine-paths", TROUBLE, END, "See C:\\notes.\n", ["C:\\notes"]),
@@ -189,6 +189,14 @@ def test_the_script_checks_the_bundle_it_stands_in(copy):
     assert json.loads(last) == {"ok": True, "bundle": str(copy), "n_faults": 0, "faults": []}
     assert [line.split()[0] for line in table] == ["rule", *(rule.name for rule in RULES)]
     assert all(int(line.split()[1]) > 0 and line.split()[2] == "0" for line in table[1:])
+
+
+def test_an_installed_copy_keeps_the_rules_too(bundle, tmp_path):
+    script = bundle / "scripts" / "install_skill.py"
+    flags = ("--client", "agents", "--scope", "project", "--project", tmp_path)
+    assert subprocess.run([sys.executable, script, *flags], capture_output=True).returncode == 0
+    done = run(tmp_path / ".agents" / "skills" / "bert-pytorch")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_faults_are_1_and_stdout_stays_short(bundle, copy):
