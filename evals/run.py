@@ -2,8 +2,8 @@
 """Prepare the folder of a task for any agent, and grade what the agent left in it.
 
     run.py list
-    run.py prepare --task ID --folder FOLDER [--with_skill] [--skill_folder .agents/skills]
-    run.py grade --task ID --folder FOLDER
+    run.py prepare --task NAME --folder FOLDER [--with_skill] [--skill_folder .agents/skills]
+    run.py grade --task NAME --folder FOLDER
 
 `prepare` prints the prompt; `--with_skill` puts a copy of the bundle into the folder. `grade` looks at files only: exit 0 where
 every assertion holds.
@@ -33,7 +33,7 @@ def build_parser() -> Parser:
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("action", choices=("list", "prepare", "grade"), help="what to do")
-    add("--task", choices=tuple(FIXTURES), metavar="ID", help="a task of evals.json")
+    add("--task", choices=tuple(FIXTURES), metavar="NAME", help="a task of evals.json")
     add("--folder", metavar="FOLDER", help="prepare: made, must not be there; grade: what the agent worked in")
     add("--with_skill", action="store_true", help="put a copy of the bundle into the folder")
     add("--skill_folder", default=".agents/skills", metavar="PATH", help="where in the folder (.agents/skills)")
@@ -45,7 +45,7 @@ def prepare(task: str, folder: Path, skill_folder: str | None) -> None:
     """Make a task's folder.
 
     Args:
-        task: Its id.
+        task: Its name.
         folder: Where; must not be there.
         skill_folder: Where in it the bundle is put; None: not at all.
     """
@@ -66,7 +66,7 @@ def grade(task: str, folder: Path) -> list[dict[str, object]]:
     """Each assertion of a task, whether it holds, and what was seen."""
     from checks import CHECKS
 
-    assertions = next(each["assertions"] for each in tasks() if each["id"] == task)
+    assertions = next(each["assertions"] for each in tasks() if each["name"] == task)
     assert isinstance(assertions, list)
     results: list[dict[str, object]] = []
     seen = CHECKS[task](folder)
@@ -88,8 +88,8 @@ def work(args: argparse.Namespace) -> dict[str, object]:
     """List, prepare or grade."""
     if args.action == "list":
         for each in tasks():
-            say(args, f"{each['id']}: {each['expected_output']}")
-        return {"ok": True, "tasks": [each["id"] for each in tasks()]}
+            say(args, f"{each['name']}: {each['expected_output']}")
+        return {"ok": True, "tasks": [each["name"] for each in tasks()]}
     if args.task is None or args.folder is None:
         raise UsageError(f"run.py {args.action}: --task and --folder are needed [E-USAGE]")
     folder = Path(args.folder)
@@ -97,7 +97,7 @@ def work(args: argparse.Namespace) -> dict[str, object]:
         if folder.exists():
             raise UsageError(f"{folder}: is there already; name a new folder [E-USAGE]")
         prepare(args.task, folder, args.skill_folder if args.with_skill else None)
-        prompt = next(str(each["prompt"]) for each in tasks() if each["id"] == args.task)
+        prompt = next(str(each["prompt"]) for each in tasks() if each["name"] == args.task)
         say(args, prompt)
         return {"ok": True, "task": args.task, "folder": str(folder), "prompt": prompt}
     with warnings.catch_warnings():
