@@ -42,6 +42,7 @@ def bert(words: str, folder: Path) -> str:
         env=environment,
         capture_output=True,
         text=True,
+        encoding="utf-8",
         timeout=300,
         check=False,
     )

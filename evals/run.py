@@ -2,11 +2,11 @@
 """Prepare the folder of a task for any agent, and grade what the agent left in it.
 
     run.py list
-    run.py prepare --task ID --folder FOLDER [--with_skill] [--client agents]
-    run.py grade --task ID --folder FOLDER
+    run.py prepare --task NAME --folder FOLDER [--with_skill] [--client agents]
+    run.py grade --task NAME --folder FOLDER
 
-`prepare` prints the prompt; `--with_skill` installs the bundle into the folder, where the client looks. `grade` looks at files only: exit 0 where
-every assertion holds.
+`prepare` prints the prompt; `--with_skill` installs the bundle into the folder, where the client looks. `grade` looks at files
+only: exit 0 where every assertion holds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def build_parser() -> Parser:
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("action", choices=("list", "prepare", "grade"), help="what to do")
-    add("--task", choices=tuple(FIXTURES), metavar="ID", help="a task of evals.json")
+    add("--task", choices=tuple(FIXTURES), metavar="NAME", help="a task of evals.json")
     add("--folder", metavar="FOLDER", help="prepare: made, must not be there; grade: what the agent worked in")
     add("--with_skill", action="store_true", help="install the bundle into the folder")
     add("--client", default="agents", metavar="NAME", help="as of install_skill.py (agents)")
@@ -43,7 +43,7 @@ def prepare(task: str, folder: Path, client: str | None) -> None:
     """Make a task's folder.
 
     Args:
-        task: Its id.
+        task: Its name.
         folder: Where; must not be there.
         client: Where in it the bundle is installed, as `install_skill.py` knows it; None: not at all.
     """
@@ -58,7 +58,7 @@ def grade(task: str, folder: Path) -> list[dict[str, object]]:
     """Each assertion of a task, whether it holds, and what was seen."""
     from checks import CHECKS
 
-    assertions = next(each["assertions"] for each in tasks() if each["id"] == task)
+    assertions = next(each["assertions"] for each in tasks() if each["name"] == task)
     assert isinstance(assertions, list)
     results: list[dict[str, object]] = []
     seen = CHECKS[task](folder)
@@ -80,8 +80,8 @@ def work(args: argparse.Namespace) -> dict[str, object]:
     """List, prepare or grade."""
     if args.action == "list":
         for each in tasks():
-            say(args, f"{each['id']}: {each['expected_output']}")
-        return {"ok": True, "tasks": [each["id"] for each in tasks()]}
+            say(args, f"{each['name']}: {each['expected_output']}")
+        return {"ok": True, "tasks": [each["name"] for each in tasks()]}
     if args.task is None or args.folder is None:
         raise UsageError(f"run.py {args.action}: --task and --folder are needed [E-USAGE]")
     folder = Path(args.folder)
@@ -89,7 +89,7 @@ def work(args: argparse.Namespace) -> dict[str, object]:
         if folder.exists():
             raise UsageError(f"{folder}: is there already; name a new folder [E-USAGE]")
         prepare(args.task, folder, args.client if args.with_skill else None)
-        prompt = next(str(each["prompt"]) for each in tasks() if each["id"] == args.task)
+        prompt = next(str(each["prompt"]) for each in tasks() if each["name"] == args.task)
         say(args, prompt)
         return {"ok": True, "task": args.task, "folder": str(folder), "prompt": prompt}
     with warnings.catch_warnings():

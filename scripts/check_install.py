@@ -24,7 +24,7 @@ EXTRAS = {
     "tokenizers": ("tokenizers",),
     "zst": ("zstandard",),
     "test": ("pytest", "numpy", "transformers", "skills-ref"),
-    "dev": ("ruff", "pyright", "pre-commit"),
+    "dev": ("ruff", "pyright", "pre-commit", "agnix", "skillsaw"),
 }
 LEAST_TORCH = (2, 6)
 LEAST_PYTHON = (3, 10)

@@ -42,6 +42,7 @@ def write() -> None:
         ("references/cli-reference.md", "## bert\n", rows(cli.bert_parser(), settings=False)),
         ("references/cli-reference.md", "## bert-vocab\n", rows(cli.vocab_parser())),
         ("references/cli-reference.md", "## install_skill.py\n", rows(load_root_script("install_skill").build_parser())),
+        ("references/maintaining.md", "## check_bundle.py\n", rows(load_root_script("check_bundle").build_parser())),
         ("skills/training/references/arguments.md", "# Settings", rows(cli.bert_parser(), settings=True)),
     ]
     for name, heading, lines in places:

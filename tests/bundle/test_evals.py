@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 EVALS = ROOT / "evals"
 TASKS = json.loads((EVALS / "evals.json").read_text(encoding="utf-8"))["evals"]
-IDS = [task["id"] for task in TASKS]
+IDS = [task["name"] for task in TASKS]
 SCRIPTS = {
     name: str(ROOT / "skills" / skill / "scripts")
     for name, skill in (
@@ -179,7 +179,7 @@ def test_tasks_have_the_form_of_the_specification():
     assert len(TASKS) == 12 and len(set(IDS)) == 12
     assert set(SOLUTIONS) == set(IDS)
     for task in TASKS:
-        assert task.keys() == {"id", "prompt", "expected_output", "files", "assertions"}
+        assert task.keys() == {"id", "name", "prompt", "expected_output", "files", "assertions"}
         assert "BUNDLE" not in task["prompt"] and "scripts/" not in task["prompt"], "a user does not name our scripts"
 
 
@@ -202,7 +202,7 @@ def test_folders_are_the_same_each_time_and_hold_no_answer(task, tmp_path):
     report = prepared(task, tmp_path / "a")
     prepared(task, tmp_path / "b")
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
-    expected = next(each for each in TASKS if each["id"] == task)
+    expected = next(each for each in TASKS if each["name"] == task)
     assert report["prompt"] == expected["prompt"]
     assert {path.name for path in (tmp_path / "a").iterdir()} == {name.rstrip("/") for name in expected["files"]}
     held = b"".join(path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file())

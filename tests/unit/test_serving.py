@@ -19,7 +19,7 @@ for package in ("fastapi", "sentence_transformers"):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_the_service_of_the_reference_answers_with_our_vectors(tmp_path, monkeypatch):
     text = (ROOT / "skills/inference-and-export/references/serving.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```text\n(.*?)^```$", text, re.M | re.S)
+    (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
     vocab = make_vocab(story_pairs())
     model = make_lm(len(vocab))
     monkeypatch.chdir(tmp_path)

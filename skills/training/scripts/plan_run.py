@@ -109,7 +109,7 @@ def measure_peak(args: argparse.Namespace, vocab: Vocab) -> dict[str, object]:
 def peak_of(args: argparse.Namespace, rows: int) -> int:
     """What `measure_peak` reports in a process of its own; beyond all bounds where that process did not live to tell."""
     command = [sys.executable, __file__, *args.words, "--rows", str(rows), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", check=False)
     try:
         return int(json.loads(done.stdout.splitlines()[-1])["peak"])
     except (IndexError, KeyError, TypeError, ValueError):
