@@ -4,7 +4,7 @@
 Sides run in turn, round by round, each in a process of its own; the clock runs from texts to vectors, loading left out. The
 figures are medians, only the ratios count, and the vectors of all sides are compared.
 
-    python benchmarks/compare_embed.py --model FOLDER --lines FILE [--n_lines 10000] [--rounds 3] [--threads 2] [--output PREFIX]
+    python benchmarks/compare_embed.py --model FOLDER --lines FILE [--rounds 3] [--threads 2] [--output PREFIX]
 
 The last line is JSON; `--output PREFIX` writes it to PREFIX.json, and a table to PREFIX.md.
 

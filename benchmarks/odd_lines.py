@@ -8,8 +8,8 @@ asked for a ranking of the log with them in it, by the bundle's own scripts and 
 
     python benchmarks/odd_lines.py --log FILE [--seeds 1 2] [--threads 2] [--rank_by perplexity] [--output PREFIX]
 
-The last line is JSON: `ok` is whether all planted lines are among the first 40; `--output PREFIX` writes it to PREFIX.json, and a
-table to PREFIX.md.
+The last line is JSON: `ok` is whether all planted lines are among the first 40; `--output PREFIX` writes it to PREFIX.json, and
+a table to PREFIX.md.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ TRAINING = "--objective mlm -hs 64 -l 2 -a 4 -s 64 -b 32 -e 20 --lr 0.002 --devi
 N_PLANTED, N_FIRST = 20, 40
 WAYS = ("without", "with")
 KINDS = ("shuffled", "foreign", "another log")
-FOREIGN = """abend apfel bahnhof brunnen dorf fenster garten himmel kirsche laterne morgen nebel orgel pflaume regen schatten tisch ufer
-vogel wolke zucker arbre bougie chemin dimanche escalier fleur gateau horloge jardin lapin maison neige oiseau papillon rivage soleil
-tonnerre usine vague aceituna bosque camino fuego gallina hermano iglesia juguete lluvia manzana naranja pueblo queso sombrero
-ventana zapato""".split()
+FOREIGN = """
+abend apfel bahnhof brunnen dorf fenster garten himmel kirsche laterne morgen nebel orgel pflaume regen schatten tisch
+ufer vogel wolke zucker arbre bougie chemin dimanche escalier fleur gateau horloge jardin lapin maison neige oiseau
+papillon rivage soleil tonnerre usine vague aceituna bosque camino fuego gallina hermano iglesia juguete lluvia manzana
+naranja pueblo queso sombrero ventana zapato
+""".split()
 ANOTHER_LOG = """Dec 10 06:55:48 web3 sshd[24200]: Failed password for invalid user oracle from 10.9.8.7 port 38926 ssh2
 Dec 10 07:07:38 web3 sshd[24206]: Received disconnect from 10.9.8.7: 11: Bye Bye [preauth]
 Jul  1 09:00:55 desk kernel[0]: en0: link speed changed to 1000 Mbps, flow control off

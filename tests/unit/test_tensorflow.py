@@ -39,7 +39,8 @@ def google_name(name):
         name = name.removesuffix(end) + google if name.endswith(end) else name
     name = name.replace("cls.predictions.bias", "cls/predictions/output_bias").replace(".layer.", ".layer_")
     name = name.replace("cls.seq_relationship.weight", "cls/seq_relationship/output_weights")
-    name = name.replace("cls.seq_relationship.bias", "cls/seq_relationship/output_bias").replace("_embeddings.weight", "_embeddings")
+    name = name.replace("cls.seq_relationship.bias", "cls/seq_relationship/output_bias")
+    name = name.replace("_embeddings.weight", "_embeddings")
     return name.replace(".weight", ".kernel").replace(".", "/")
 
 
