@@ -6,7 +6,7 @@ message replaced by words of another language, the rest are lines of other progr
 without them (`without`), and on the log with them in it (`with`), as where nobody knows which lines are odd. Both are then
 asked for a ranking of the log with them in it, by the bundle's own scripts and default settings.
 
-    python benchmarks/odd_lines.py --log FILE [--seeds 1 2] [--threads 2] [--rank_by perplexity] [--output PREFIX]
+    python benchmarks/odd_lines.py --log FILE [--seeds 1 2] [--threads 1] [--rank_by perplexity] [--output PREFIX]
 
 The last line is JSON: `ok` is whether all planted lines are among the first 40; `--output PREFIX` writes it to PREFIX.json, and
 a table to PREFIX.md.
@@ -154,7 +154,7 @@ def main() -> int:
     add("--log", required=True, metavar="FILE", help="hdfs_2k.log of loghub, or a log of its form")
     add("--seeds", type=int, nargs="+", default=[1, 2], help="of planting and of training (1 2)")
     add("--ways", choices=WAYS, nargs="+", default=list(WAYS), help="train on the log with the odd lines, or without (both)")
-    add("--threads", type=int, default=2, help="threads of torch (2)")
+    add("--threads", type=int, default=1, help="threads of torch (1)")
     add("--rank_by", default="perplexity", help="as of score.py (perplexity)")
     add("--output", metavar="PREFIX", help="write PREFIX.json, PREFIX.md")
     args = parser.parse_args()
