@@ -2,9 +2,11 @@
 """Seconds to turn lines into vectors, beside sentence-transformers with the same model, threads and lines.
 
 Sides run in turn, round by round, each in a process of its own; the clock runs from texts to vectors, loading left out. The
-figures are medians, only the ratios count, and the vectors of all sides are compared. The last line is JSON.
+figures are medians, only the ratios count, and the vectors of all sides are compared.
 
-    python benchmarks/compare_embed.py --model FOLDER --lines FILE [--n_lines 10000] [--rounds 3] [--threads 2]
+    python benchmarks/compare_embed.py --model FOLDER --lines FILE [--rounds 3] [--threads 2] [--output PREFIX]
+
+The last line is JSON; `--output PREFIX` writes it to PREFIX.json, and a table to PREFIX.md.
 
 FOLDER is a BERT as sentence-transformers saves it, or a plain export (mean over tokens); FILE has a text a line, or a text, a
 tab and something else.
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 SOURCE = Path(__file__).resolve().parents[1] / "src"
 SIDES = {"ours": 0, "sentence-transformers": 32, "sentence-transformers, batches of 128": 128}
@@ -79,7 +82,7 @@ def run_apart(side: str, args: argparse.Namespace, lines: Path, output: Path) ->
     return float(done.stdout.splitlines()[-1])
 
 
-def compare(args: argparse.Namespace, folder: Path) -> dict[str, object]:
+def compare(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """All sides in turn."""
     import numpy
 
@@ -105,7 +108,21 @@ def compare(args: argparse.Namespace, folder: Path) -> dict[str, object]:
         "ours_over": {side: medians[side] / medians["ours"] for side in others},
         "largest_difference": {side: float(abs(vectors["ours"] - vectors[side]).max()) for side in others},
         "rounds": args.rounds,
+        "seconds_of_rounds": seconds,
     }
+
+
+def table_of(report: dict[str, Any]) -> str:
+    """The report as Markdown."""
+    head = f"{report['lines']} lines, {report['threads']} threads, medians of {report['rounds']} interleaved rounds."
+    rows = ["", "| side | s | lines/s | ours is | farthest from ours |", "|---|---|---|---|---|"]
+    for side in SIDES:
+        compared = ["", ""]
+        if side != "ours":
+            compared = [f"{report['ours_over'][side]:.2f}x", f"{report['largest_difference'][side]:.1e}"]
+        values = [f"{report['seconds'][side]:.2f}", f"{report['lines_per_second'][side]:.0f}", *compared]
+        rows.append(f"| {side} | " + " | ".join(values) + " |")
+    return "\n".join([head, *rows]) + "\n"
 
 
 def main() -> int:
@@ -121,9 +138,14 @@ def main() -> int:
     add("--n_lines", type=int, default=10_000, help="lines taken (10000)")
     add("--rounds", type=int, default=3, help="rounds (3)")
     add("--threads", type=int, default=2, help="threads of torch (2)")
+    add("--output", metavar="PREFIX", help="write PREFIX.json, PREFIX.md")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(compare(args, Path(folder))))
+        report = compare(args, Path(folder))
+    if args.output:
+        Path(f"{args.output}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        Path(f"{args.output}.md").write_text(table_of(report), encoding="utf-8")
+    print(json.dumps(report))
     return 0
 
 

@@ -187,6 +187,7 @@ import json, os, resource, sys, time, warnings
 from pathlib import Path
 warnings.simplefilter("ignore")
 import torch
+from bert_pytorch.dataset.vocab import Vocab
 from bert_pytorch.errors import UserError
 from bert_pytorch.interop.huggingface import load_pretrained
 from bert_pytorch.interop.inspecting import inspect
@@ -201,7 +202,7 @@ limit = pages * resource.getpagesize() + (256 << 20)
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 found = {}
 for path in paths:
-    for read in (load_old_model, load_old_vocab, read_tensors, as_hub, inspect):
+    for read in (load_old_model, load_old_vocab, Vocab.load_vocab, read_tensors, as_hub, inspect):
         began = time.perf_counter()
         try:
             result = read(path)
@@ -229,7 +230,7 @@ def test_hostile_files_are_refused_in_bounded_memory_and_time_and_nothing_runs(t
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
-    assert len(found) == 5 * len(hostile(tmp_path))
+    assert len(found) == 6 * len(hostile(tmp_path))
     assert {name: said for name, (said, _) in found.items() if said == "taken"} == {}
     assert {name: seconds for name, (_, seconds) in found.items() if seconds > 10} == {}
     refused = {name: said for name, (said, _) in found.items() if not name.endswith("inspect")}
@@ -243,6 +244,7 @@ def test_hostile_files_are_refused_in_bounded_memory_and_time_and_nothing_runs(t
         "path.bin load_old_model": "leads out of the archive",
         "packed.bin load_old_model": "is packed",
         "doubled.bin load_old_model": "too many times over",
+        "doubled.bin load_vocab": "too many times over",
     }.items():
         assert words in found[name][0], found[name]
     assert found["command.bin inspect"][0] == "objects"

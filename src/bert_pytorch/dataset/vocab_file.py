@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import pickletools
 import re
 from collections import Counter
 from collections.abc import Mapping
-from io import BytesIO
 from typing import NamedTuple
 
+from ..allow_list import UNREADABLE, Shell, unpickle
 from ..errors import InputError, UnreadableError
 from ..files import atomic_write
 from .pieces import SPECIALS, NotAVocabulary, Pieces, check_once, own_specials_first, read_hub_pieces, read_pieces
@@ -20,11 +19,6 @@ _FORMAT = "bert_pytorch.vocab"
 _VERSION = 1
 _JSON_START = re.compile(r'\{\s*("|\}?\s*\Z)')
 """Of a JSON object, be it empty or cut off; a word list may begin with a brace too."""
-_UNREADABLE = (
-    *(pickle.UnpicklingError, EOFError, ValueError, TypeError, AttributeError, LookupError, ImportError),
-    *(OverflowError, MemoryError),
-)
-"""What the unpickler raises on damaged or hostile bytes."""
 
 
 class WordList(NamedTuple):
@@ -141,26 +135,20 @@ def _is_pickle(content: bytes) -> bool:
     return end is not None and not content[end + 1 :].strip()
 
 
-class _Shell:
-    """Stands in for a vocabulary class of the old package: takes its attributes and runs nothing."""
-
-
-class _AllowListUnpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> type:
-        if module.endswith("dataset.vocab") and name in ("TorchVocab", "Vocab", "WordVocab"):
-            return _Shell
-        if (module, name) == ("collections", "Counter"):
-            return Counter
-        raise pickle.UnpicklingError(f"it refers to {module}.{name}")
+def _vocabulary_class(module: str, name: str) -> type | None:
+    """What stands for a class of an old vocabulary; None: the file may not refer to it."""
+    if module.endswith("dataset.vocab") and name in ("TorchVocab", "Vocab", "WordVocab"):
+        return Shell
+    return Counter if (module, name) == ("collections", "Counter") else None
 
 
 def _read_pickle(content: bytes) -> WordList:
     try:
-        shell = _AllowListUnpickler(BytesIO(content)).load()
-    except _UNREADABLE as error:
+        shell = unpickle(content, _vocabulary_class)
+    except UNREADABLE as error:
         reason = f"as a pickle it is refused: {error or type(error).__name__}; nothing was executed"
         raise NotAVocabulary(reason) from error
-    if not isinstance(shell, _Shell):
+    if not isinstance(shell, Shell):
         raise NotAVocabulary(f"it is a pickled {type(shell).__name__}")
     state = vars(shell)
     return WordList(state.get("itos", []), state.get("freqs", {}))

@@ -10,6 +10,7 @@ from typing import Any
 from ..dataset.vocab import Vocab
 from ..errors import InputError
 from ..model import BERT
+from .tensorflow import CONFIG
 from .weights import read_json
 
 Sizes = dict[str, Any]
@@ -69,7 +70,11 @@ def read_config(folder: Path) -> dict[str, object]:
         InputError: It is missing or damaged, or of a model of another graph; the message names the setting.
     """
     path = folder / "config.json"
-    config = read_json(path, "E-HUB-CONFIG")
+    if not path.is_file() and (folder / CONFIG).is_file():
+        path = folder / CONFIG
+        config = {"model_type": "bert", **read_json(path, "E-HUB-CONFIG")}
+    else:
+        config = read_json(path, "E-HUB-CONFIG")
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in _SAME_GRAPH:
         raise InputError(

@@ -144,7 +144,8 @@ def load_pretrained(folder: str | os.PathLike[str], dropout: float | None = None
     begin anew, drawn from torch's global generator.
 
     Args:
-        folder: As Transformers saves it: `config.json`, weights in safetensors or `.bin`, and tokenizer files.
+        folder: As Transformers saves it: `config.json`, weights in safetensors or `.bin`, and tokenizer files. Or as Google
+            released BERT: `bert_config.json`, `vocab.txt` and a checkpoint of TensorFlow 1.
         dropout: In place of the folder's own.
 
     Raises:

@@ -18,6 +18,7 @@ from ..dataset.encoded_file import write_tensor
 from ..errors import InputError, UnreadableError
 from ..files import atomic_write
 from ..trainer.tensor_file import tensors_of
+from .tensorflow import find_checkpoint, read_checkpoint
 
 _NAMES_OF_TYPES = {
     **{torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.bool: "BOOL"},
@@ -76,10 +77,11 @@ def read_json(path: Path, code: str) -> dict[str, object]:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """The weights of a hub-style folder: `model.safetensors` or `pytorch_model.bin`, whole or in parts.
+    """The weights of a hub-style folder: `model.safetensors` or `pytorch_model.bin`, whole or in parts, or TensorFlow's.
 
     Raises:
         InputError: There are none, or a file is damaged or hostile; the message names it.
+        UnavailableError: They are TensorFlow's, which is not installed.
     """
     for name in _FILES:
         if (folder / name).is_file():
@@ -87,6 +89,12 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         index = folder / f"{name}.index.json"
         if index.is_file():
             return _read_parts(folder, index)
+    prefix = find_checkpoint(folder)
+    if prefix is not None:
+        tensors = read_checkpoint(prefix)
+        for name in tensors:
+            check_name(prefix, name)
+        return tensors
     raise InputError(f"{folder}: has no {' and no '.join(_FILES)}; give a folder as Transformers saves it [E-HUB-WEIGHTS]")
 
 
