@@ -46,7 +46,7 @@ def post(address, texts):
 def address(tmp_path):
     """Where the service of the page answers, until the test ends."""
     page = (ROOT / "skills/inference-and-export/references/serving.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"^```text\n(.*?)^```$", page, re.M | re.S)
+    (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
     (command,) = re.findall(r"`(python -m uvicorn [^`]*)`", page)
     (tmp_path / "service.py").write_text(block)
     vocab = make_vocab(story_pairs())
