@@ -130,6 +130,7 @@ PARSERS = {
     "bert": cli.bert_parser,
     "bert-vocab": cli.vocab_parser,
     "consolidate.py": load_script("training", "consolidate").build_parser,
+    "doctor.py": load_script("..", "doctor").build_parser,
 }
 
 

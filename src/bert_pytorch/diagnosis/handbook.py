@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 _HEADING = re.compile(r"^## (E-[A-Z0-9-]+)$\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _COMMANDS = ("python", "bert", "bert-vocab", "sed", "awk", "tr", "iconv", "jq", "taskset", "unset", "torchrun", "nc")
-_LEAST_LITERAL = 9
+_LEAST_LITERAL = 12
 
 
 class Section(NamedTuple):
@@ -35,6 +35,8 @@ class Row(NamedTuple):
     path: Path
     literal: str
     """A piece of the message, as it is printed."""
+    needed: tuple[str, ...]
+    """Names of files that stand in the text too."""
     advice: str
 
 
@@ -81,11 +83,14 @@ def _rows_of(path: Path, text: str) -> Iterator[Row]:
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
         if not line.startswith("| `") or len(cells) < 2:
             continue
-        for literal in re.findall(r"`([^`]+)`", cells[0]):
+        literals = re.findall(r"`([^`]+)`", cells[0])
+        needed = tuple(literal for literal in literals if re.fullmatch(r"\w+\.py", literal))
+        for literal in literals:
             # The longest piece between dots that stand for anything.
             piece = max((part.strip() for part in literal.split("...")), key=len)
-            if len(piece) >= _LEAST_LITERAL:
-                yield Row(path, piece, cells[-1])
+            is_message = " " in piece or piece.endswith("Error")
+            if len(piece) >= _LEAST_LITERAL and is_message and not piece.startswith('"'):
+                yield Row(path, piece, needed, cells[-1])
 
 
 def bundle_of(script: str) -> Path:

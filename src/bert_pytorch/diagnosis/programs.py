@@ -84,7 +84,7 @@ def _of_imports(program: _Program, book: Handbook) -> Iterator[Finding]:
             cause = (
                 "an inner part of bert-pytorch 0.0.1a4 that is another here: blocks, embeddings and attention were written anew"
             )
-            near = difflib.get_close_matches(missing[0], [*_CLASSES, *(names or ())], n=1)
+            near = difflib.get_close_matches(missing[0], [*_CLASSES, *(names or ())], n=1, cutoff=0.85)
             step = (
                 f"from {node.module} import {near[0]}"
                 if near and names
@@ -107,7 +107,7 @@ def _of_loading(call: ast.Call, name: str, program: _Program, book: Handbook) ->
         )
     elif name in ("pickle.load", "pickle.loads", "dill.load", "joblib.load", "cloudpickle.load"):
         cause = "a pickle can run code, and names the classes of the package that wrote it"
-        step = f"vocab = WordVocab.load_vocab(path), which reads old ones safely; or {book.script('convert_legacy')} --vocab FILE ..."
+        step = f"vocab = WordVocab.load_vocab(path), which reads old ones safely; {book.script('convert_legacy')} --vocab FILE"
         yield Finding("program-pickle", where, cause, step)
     elif name == "torch.save" and call.args and isinstance(call.args[0], (ast.Name, ast.Attribute)):
         last = ast.unparse(call.args[0]).rpartition(".")[2]

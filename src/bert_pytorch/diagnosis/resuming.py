@@ -104,6 +104,9 @@ def _files(folder: Path, state: Mapping[str, Any]) -> Iterator[str]:
     train = next((path for path, n in sources if n == settings.get("pairs")), None)
     test = next((path for path, _ in sources if path != train), None)
     yield f"-c {_short(train, 'CORPUS')}"
+    measured = ((state.get("run") or {}).get("measuring") or {}).get("eval_report")
+    if test is None and len(sources) == 1 and measured:
+        test = train
     if test or not train:
         yield f"-t {_short(test, 'HELD_OUT')}"
     places = [Path("."), folder, folder.parent, *(Path(path).parent for path, _ in sources)]

@@ -125,7 +125,7 @@ def _modules(text: str) -> Iterator[tuple[int, Finding]]:
 def _rows(text: str, book: Handbook) -> Iterable[tuple[int, Finding]]:
     for row in book.rows:
         place = text.find(row.literal)
-        if place >= 0:
+        if place >= 0 and all(name in text for name in row.needed):
             line = _line_at(text, place).strip()
             advice = row.advice.replace("`", "")
             cause, _, cure = advice.partition(": ")
