@@ -59,7 +59,7 @@ def shell(line, program="", **environment):
     Path("program.py").write_text(program, encoding="utf-8")
     environment = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **environment}
     line = line.replace("PYTHON", sys.executable)
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment, timeout=100)
+    done = subprocess.run(["/bin/bash", "-c", line], capture_output=True, text=True, env=environment, timeout=100)
     return done.stdout + done.stderr
 
 

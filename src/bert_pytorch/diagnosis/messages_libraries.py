@@ -101,7 +101,7 @@ TRANSFORMERS = (
     ),
     Rule(
         "hf-no-weights",
-        r"Error no file named .*(?:model\.safetensors|pytorch_model\.bin).*found in directory (\S+?)\.?$",
+        r"Error no file named [^\n]{0,99}(?:model\.safetensors|pytorch_model\.bin)[^\n]{0,99}found in directory (\S+?)\.?$",
         "the folder has a config.json and no weights",
         "ls {1}; copy model.safetensors too, or {export} --model CHECKPOINT --to huggingface --output NEW",
     ),

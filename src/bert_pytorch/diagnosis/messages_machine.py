@@ -66,7 +66,7 @@ CUDA = (
 WORKERS = (
     Rule(
         "worker-shared-memory",
-        r"is killed by signal: Bus error|unable to (?:open|allocate|mmap) shared memory|Unexpected bus error|"
+        r"DataLoader worker \(pid\S* \S+\) is killed by signal: Bus error|unable to (?:open|allocate|mmap) shared memory|Unexpected bus error|"
         r"Could not (?:allocate|resize) shared memory|received 0 items of ancdata|^Bus error",
         "/dev/shm is too small for the batches that workers hand over: usual in containers",
         "the same command with -w 0 (num_workers=0); or docker run --shm-size=8g; df -h /dev/shm",
@@ -91,7 +91,7 @@ WORKERS = (
     ),
     Rule(
         "worker-main-guard",
-        r"before the current process has finished its bootstrapping phase",
+        r"current process has finished its bootstrapping phase",
         "each worker imports your script, which starts workers again",
         'put what runs under `if __name__ == "__main__":`; or num_workers=0',
     ),
@@ -178,9 +178,9 @@ SYSTEM = (
     ),
     Rule(
         "file-permission",
-        r"Permission denied: '?([^'\n]*)|Read-only file system",
-        "{1} may not be written or read by this account",
-        "ls -ld $(dirname '{1}'); name another --output_dir",
+        r"Permission denied: '([^'\n]*)|(?<!\S)([^\s:]{1,300}): Permission denied|(Read-only file system)",
+        "{1}{2}{3}: not to be written, read or run by this account",
+        "ls -ld $(dirname '{1}{2}'); name another --output_dir; scripts: python FILE",
     ),
     Rule(
         "script-path",

@@ -79,7 +79,7 @@ TYPES = (
     ),
     Rule(
         "torch-low-precision",
-        r"\"?([\w.]+)\"?(?: not implemented for '(?:Half|BFloat16)'|: Low precision dtypes not supported)",
+        r"(?<![\w.])([\w.]{1,80})\"?(?: not implemented for '(?:Half|BFloat16)'|: Low precision dtypes not supported)",
         "{1} does not exist in 16 bits on this device",
         "model.float(), or autocast in place of .half(): bert ... --bf16",
     ),
@@ -125,7 +125,7 @@ TYPES = (
 FILES = (
     Rule(
         "torch-weights-only",
-        r"Weights only load failed|weights_only",
+        r"Weights only load failed",
         "the file holds Python objects beside tensors, which could run code: a whole model, as 0.0.1a4 saved it",
         "{inspect_checkpoint} FILE, which runs nothing; of 0.0.1a4: {convert_legacy} --model FILE --output new.ep0",
     ),

@@ -20,7 +20,7 @@ _PACKAGES = {
     **{"sklearn": "scikit-learn", "yaml": "pyyaml", "drain3": "drain3-improved", "rouge_score": "rouge-score"},
     **{"huggingface_hub": "huggingface_hub", "google": "protobuf", "PIL": "pillow"},
 }
-_OLD_ARGUMENT = re.compile(r"(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
+_OLD_ARGUMENT = re.compile(r"(?<!\w)(\w{1,80})\.__init__\(\) got an unexpected keyword argument '(\w+)'")
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -78,7 +78,11 @@ def _command_for(section: Section, message: str, book: Handbook) -> str | None:
 
 
 def _codes(text: str, book: Handbook) -> Iterator[tuple[int, Finding]]:
+    seen: set[str] = set()
     for match in _CODE.finditer(text):
+        if match[0] in seen:
+            continue
+        seen.add(match[0])
         line = _line_at(text, match.start())
         closing = re.search(r'"error": "((?:[^"\\]|\\.)*)"', line)
         finding = finding_of(match[0], closing[1] if closing else line, book)
