@@ -66,7 +66,8 @@ CUDA = (
 WORKERS = (
     Rule(
         "worker-shared-memory",
-        r"DataLoader worker \(pid\S* \S+\) is killed by signal: Bus error|unable to (?:open|allocate|mmap) shared memory|Unexpected bus error|"
+        r"DataLoader worker \(pid\S* \S+\) is killed by signal: Bus error|"
+        r"unable to (?:open|allocate|mmap) shared memory|Unexpected bus error|"
         r"Could not (?:allocate|resize) shared memory|received 0 items of ancdata|^Bus error",
         "/dev/shm is too small for the batches that workers hand over: usual in containers",
         "the same command with -w 0 (num_workers=0); or docker run --shm-size=8g; df -h /dev/shm",

@@ -66,7 +66,7 @@ class Run:
         except OSError:
             pass
         logged = lines or self.report.get("log_history") or self.state.get("log_history") or []
-        return [entry for entry in logged if isinstance(entry, dict)]
+        return [entry for entry in logged if isinstance(entry, dict)] if isinstance(logged, list) else []
 
     @property
     def is_finetuning(self) -> bool:
@@ -113,7 +113,8 @@ def _of_its_end(run: Run, resume: str, book: Handbook) -> Iterator[Finding]:
     reason = reasons.get(str(report.get("stopped_by")))
     if not report and not run.is_finetuning:
         reason = "there is no report: it was killed, or is writing from another machine"
-    is_short = planned is not None and done < planned and report.get("stopped_by") not in ("early_stopping", "plan")
+    kept = done if report else int(last.partition("-")[2]) if last else 0
+    is_short = planned is not None and kept < planned and report.get("stopped_by") not in ("early_stopping", "plan")
     if reason and (is_short or planned is None):
         where = f"step {done} of {planned if planned is not None else 'unknown'}, last checkpoint {last or 'none'}"
         step = (
