@@ -22,7 +22,8 @@ with open("corpus.txt") as lines:
     vocab = WordVocab(lines)
 torch.manual_seed(0)
 data = BERTDataset("corpus.txt", vocab, seq_len=20, on_memory=sys.argv[1] != "from_file")
-trainer = BERTTrainer(BERT(len(vocab), hidden=8, n_layers=1, attn_heads=2), len(vocab), DataLoader(data, batch_size=8), with_cuda=False)
+bert = BERT(len(vocab), hidden=8, n_layers=1, attn_heads=2)
+trainer = BERTTrainer(bert, len(vocab), DataLoader(data, batch_size=8), with_cuda=False)
 for epoch in range(2):
     trainer.train(epoch)
 """

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import pickle
+import re
 import signal
 import socket
 import subprocess
@@ -58,7 +59,7 @@ def shell(line, program="", **environment):
     """What a command prints, with a program beside it."""
     Path("program.py").write_text(program, encoding="utf-8")
     environment = {"PATH": os.environ["PATH"], "OMP_NUM_THREADS": "1", **environment}
-    line = line.replace("PYTHON", sys.executable)
+    line = re.sub(r"\bPYTHON\b", sys.executable, line)
     done = subprocess.run(["/bin/bash", "-c", line], capture_output=True, text=True, env=environment, timeout=100)
     return done.stdout + done.stderr
 

@@ -68,7 +68,7 @@ def met_store():
 
 def ran(line, program=""):
     """The output of a command that ends well."""
-    text = shell(f"{{ {line} ; }} && echo ENDED-WELL", program, PYTHONPATH=str(SOURCE))
+    text = shell(f"{{ {line} ; }} && echo ENDED-WELL", program)
     assert "ENDED-WELL" in text, text
     return text.replace("ENDED-WELL", "")
 
@@ -149,7 +149,6 @@ NOT_HERE = {
     "CUDA out of memory": GPUS,
     "RuntimeError: CUDA out of memory": GPUS,
     "unable to allocate shared memory": "needs a container with a small /dev/shm",
-    "std::bad_alloc": "needs a machine without memory",
     "Failed to initialize NumPy": "needs an environment without numpy; harmless",
     "ValueError: not enough values to unpack": "of bert-pytorch 0.0.1a4: tests/compat/test_doctor.py",
     "IndexError: list index out of range": "of bert-pytorch 0.0.1a4: tests/compat/test_doctor.py",
@@ -159,7 +158,7 @@ NOT_HERE = {
 def test_every_row_with_a_message_is_cured_or_has_a_reason():
     assert {row.literal for row in BOOK.rows} == set(CURED) | set(NOT_HERE)
     assert set(CURED) & set(NOT_HERE) == set()
-    assert len(NOT_HERE) == 19
+    assert len(NOT_HERE) == 18
 
 
 @pytest.mark.parametrize("literal", CURED)
