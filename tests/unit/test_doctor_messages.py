@@ -134,6 +134,9 @@ def test_scripts_and_files_of_a_message_stand_in_the_command():
     assert finding.next.endswith("sed '/^[[:space:]]*$/d' 'my corpus.txt' > 'my corpus.txt.mended'")
     (finding,) = diagnose_text("x.txt:17: expected two texts; fix the line [E-CORPUS-TAB]", BOOK)
     assert "sed -n '17p' x.txt" in finding.next
+    for start in ("", "bert: ", "plan_run.py: ", "rank 1: ", "bert: rank 1: ", "bert_pytorch.errors.InputError: "):
+        (finding,) = diagnose_text(f"{start}model.ep3: damaged: it is cut off; copy it [E-INSPECT-FILE]", BOOK)
+        assert finding.next.endswith("inspect_checkpoint.py model.ep3"), finding
     (finding,) = diagnose_text("E-DEVICE-CUDA", BOOK)
     assert str(ROOT / "scripts" / "check_install.py") in finding.next
     assert Path(finding.next.split()[1]).is_file()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Iterator
 
 from ..finetuning.names import GONE, RENAMED
-from .handbook import Handbook, Section
+from .codes import finding_of
+from .handbook import Handbook
 from .messages_libraries import LIBRARIES
 from .messages_machine import MACHINE
 from .messages_torch import TORCH
-from .rules import FIRST, FOLLOWS, LISTED, Finding, Rule, compiled, fill_in
+from .rules import LISTED, Finding, Rule, compiled, fill_in
 
 RULES: tuple[Rule, ...] = (*TORCH, *LIBRARIES, *MACHINE)
 _CODE = re.compile(r"\bE-[A-Z]+(?:-[A-Z0-9]+)*\b")
-_AFTER_OTHERS = ("E-RANK-LOST", "E-UNEXPECTED", "E-SEARCH-TRIAL", "E-SEARCH-NONE")
 _PACKAGES = {
     **{"sklearn": "scikit-learn", "yaml": "pyyaml", "drain3": "drain3-improved", "rouge_score": "rouge-score"},
     **{"huggingface_hub": "huggingface_hub", "google": "protobuf", "PIL": "pillow"},
@@ -41,40 +40,6 @@ def diagnose_text(text: str, book: Handbook) -> list[Finding]:
     for _, finding in found:
         by_rule.setdefault(finding.rule, finding)
     return list(by_rule.values())
-
-
-def finding_of(code: str, message: str, book: Handbook) -> Finding | None:
-    """What a code means, with the place and the remedy that its message names; None: the references do not have it."""
-    section = book.sections.get(code)
-    if section is None:
-        return None
-    message = re.sub(r"^(?:[\w.-]+: )?(?:rank \d+: )?(?:bert_pytorch\.errors\.)?(?:\w+Error: )?", "", message.strip())
-    message = message.partition(f" [{code}]")[0]
-    has_message = message not in ("", code)
-    remedy = message.rpartition("; ")[2] if "; " in message else ""
-    command = _command_for(section, message, book)
-    steps = [f"{remedy[:1].lower()}{remedy[1:]}" if remedy else "", command or ""]
-    if not any(steps):
-        steps = [section.text]
-    where = message.rpartition("; ")[0] or message if has_message else str(section.path.relative_to(book.bundle))
-    rank = FOLLOWS if code in _AFTER_OTHERS else FIRST
-    return Finding(code, where, section.text.replace("`", ""), book.resolved(": ".join(filter(None, steps))), rank)
-
-
-def _command_for(section: Section, message: str, book: Handbook) -> str | None:
-    """The first command of a section, for the file that the message names."""
-    if not section.commands:
-        return None
-    command = section.commands[0]
-    place = re.match(r"(.+?\.\w+)(?::(\d+))?: ", message)
-    if place:
-        file = shlex.quote(place[1])
-        # `OUT` first: the name of the file may hold it.
-        command = re.sub(r"\bOUT\b", lambda _: shlex.quote(f"{place[1]}.mended"), command)
-        command = re.sub(r"\bFILE\b", lambda _: file, command)
-        if place[2]:
-            command = re.sub(r"'\d+p'", f"'{place[2]}p'", command)
-    return book.resolved(command)
 
 
 def _codes(text: str, book: Handbook) -> Iterator[tuple[int, Finding]]:
