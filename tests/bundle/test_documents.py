@@ -37,6 +37,7 @@ PARSERS = {
     "install_skill.py": load_root_script("install_skill").build_parser,
     "consolidate.py": load_script("training", "consolidate").build_parser,
     "check_bundle.py": load_root_script("check_bundle").build_parser,
+    "doctor.py": load_root_script("doctor").build_parser,
 }
 
 

@@ -42,7 +42,7 @@ REQUIRED = {
     "convert_legacy.py": ("--model", "m", "--output", "bert-smoke/c"),
 }
 """Flags that a script does not go without."""
-NEED_NOTHING = ("install_skill.py", "make_tiny_corpus.py")
+NEED_NOTHING = ("install_skill.py", "make_tiny_corpus.py", "doctor.py")
 """Scripts that work without any package."""
 
 

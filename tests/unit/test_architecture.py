@@ -56,6 +56,7 @@ FLOW = [
     ["paper_plan"],
     ["pipeline"],
     ["cli"],
+    ["diagnosis"],
     ["__main__"],
 ]
 # The names `build` and `load_vocab` had their place in `dataset.vocab` in bert-pytorch: the one is the command of today, the
@@ -65,7 +66,7 @@ UPWARD = {
     # `from_pretrained` and `save_pretrained` are Transformers' names for what stands far above a model.
     *{("model.bert", "interop.huggingface"), ("model.language_model", "interop.huggingface")},
 }
-OWN_ORDER = ("trainer", "interop", "inference", "finetuning")
+OWN_ORDER = ("trainer", "interop", "inference", "finetuning", "diagnosis")
 PRINTERS = {"command", "pipeline", "inputs", "dataset.cache"}
 
 

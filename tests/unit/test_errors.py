@@ -444,6 +444,7 @@ PROVOKE = {
     "E-DEPENDENCY": lambda: failing(ModuleNotFoundError("No module named 'torch'", name="torch")),
     "E-DEEPSPEED-CONFIG": lambda: read_config(TrainingArguments(deepspeed=write("ds.json", b'{"gradient_clipping": 3}')), 4, 2),
     "E-DEVICE-CUDA": lambda: command(train, *SMALL[:-2], "--device", "cuda"),
+    "E-DOCTOR-UNKNOWN": lambda: command(load_script("..", "doctor").main, "--text", "all is well"),
     "E-ENCODED-CHANGED": changed_source,
     "E-ENCODED-FILE": cut_off,
     "E-ENCODED-VOCAB": lambda: BERTDataset(encode().path, WordVocab(["other words"]), 13),

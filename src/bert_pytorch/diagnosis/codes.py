@@ -1,0 +1,84 @@
+"""An error code of this library, told by what the references say of it and by the message that bears it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from .handbook import Handbook, Section
+from .rules import FIRST, FOLLOWS, Finding
+
+_AFTER_OTHERS = ("E-RANK-LOST", "E-UNEXPECTED", "E-SEARCH-TRIAL", "E-SEARCH-NONE")
+_LOOK = {
+    "E-CORPUS": "{check_corpus} --corpus FILE",
+    "E-CHECK": "{check_corpus} --corpus FILE --fix OUT",
+    "E-ENCODED": "{encode_corpus} --help",
+    "E-SHARD": "{encode_corpus} --help",
+    "E-DATA": "{check_corpus} --corpus CORPUS",
+    "E-PAIRS": "{make_pairs} --help",
+    "E-VOCAB": "bert-vocab -c CORPUS -o vocab.json",
+    "E-FILE": "ls -la FILE; pwd",
+    "E-SAVE": "df -h .; ls -ld $(dirname FILE)",
+    "E-CHECKPOINT": "{inspect_checkpoint} FILE",
+    "E-INSPECT": "{inspect_checkpoint} FILE",
+    "E-LEGACY": "{inspect_checkpoint} FILE",
+    "E-HUB": "{inspect_checkpoint} FILE",
+    "E-EXPORT": "{export} --help",
+    "E-INFER": "{inspect_checkpoint} MODEL",
+    "E-PUSH": "{push_to_hub} --folder FOLDER --hub_model_id USER/NAME --dry_run",
+    "E-MODEL": "{plan_run} -c CORPUS -v VOCAB",
+    "E-MEMORY": "{plan_run} -c CORPUS -v VOCAB",
+    "E-DEVICE": "{check_install}",
+    "E-DEPENDENCY": "{check_install}",
+    "E-RESUME": "{doctor} RUN",
+    "E-RUN": "{doctor} RUN",
+    "E-LOSS": "{doctor} RUN",
+    "E-REPORT": "{doctor} RUN",
+    "E-LAUNCH": "torchrun --standalone --nproc_per_node 2 -m bert_pytorch --help",
+    "E-RANK": "{doctor} LOG",
+    "E-SMOKE": "{train_smoke} --help",
+    "E-FINETUNE": "{finetune} --help",
+    "E-SEARCH": "{search} --help",
+    "E-CONFIG": "bert --help",
+    "E-SCHEDULE": "bert --help",
+    "E-OPTIM": "bert --help",
+    "E-METRIC": "bert --help",
+    "E-SETTING": "bert --help",
+    "E-USAGE": "bert --help",
+}
+"""What shows more, by the beginning of a code, where the references name no command."""
+
+
+def finding_of(code: str, message: str, book: Handbook) -> Finding | None:
+    """What a code means, with the place and the remedy that its message names; None: the references do not have it."""
+    section = book.sections.get(code)
+    if section is None:
+        return None
+    message = re.sub(
+        r"^(?:(?:bert|bert-vocab|\w+\.py): )?(?:rank \d+: )?(?:bert_pytorch\.errors\.)?(?:\w+Error: )?", "", message.strip()
+    )
+    message = message.partition(f" [{code}]")[0]
+    has_message = message not in ("", code)
+    remedy = message.rpartition("; ")[2] if "; " in message else ""
+    command = _command_for(section, message, book)
+    where = message.rpartition("; ")[0] or message if has_message else str(section.path.relative_to(book.bundle))
+    rank = FOLLOWS if code in _AFTER_OTHERS else FIRST
+    step = ": ".join(filter(None, (remedy, command))) or section.text
+    return Finding(code, where, section.text.replace("`", ""), book.resolved(step), rank)
+
+
+def _command_for(section: Section, message: str, book: Handbook) -> str:
+    """The first command of a section, or the one of its kind, for the file that the message names."""
+    kind = "-".join(section.code.split("-")[:2])
+    look = _LOOK.get(kind) or _LOOK.get(kind.removesuffix("S"), "")
+    command = section.commands[0] if section.commands else look
+    command = re.sub(r"\{(\w+)\}", lambda found: book.script(found[1]) or found[0], command)
+    place = re.match(r"(.+?\.\w+)(?::(\d+))?: ", message)
+    if place:
+        file = shlex.quote(place[1])
+        # `OUT` first: the name of the file may hold it.
+        command = re.sub(r"\bOUT\b", lambda _: shlex.quote(f"{place[1]}.mended"), command)
+        command = re.sub(r"\bFILE\b", lambda _: file, command)
+        if place[2]:
+            command = re.sub(r"'\d+p'", f"'{place[2]}p'", command)
+    return command
