@@ -182,9 +182,10 @@ def test_a_checkpoint_of_either_form_is_exported_with_a_card(form, tmp_path):
     assert torch.equal(BERT.from_pretrained(path).embedding.token.weight, state["bert.embedding.token.weight"])
 
 
-def test_pipelines_fill_masks_as_we_do(tmp_path):
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+def test_pipelines_fill_masks_as_we_do(architecture, tmp_path):
     vocab = vocabulary("word")
-    model = make_lm(len(vocab))
+    model = make_lm(len(vocab), architecture)
     export_model(model, vocab, tmp_path)
     fill = transformers.pipeline("fill-mask", model=str(tmp_path), top_k=7)
     found = fill("a1 <mask> c d")
@@ -196,10 +197,12 @@ def test_pipelines_fill_masks_as_we_do(tmp_path):
     torch.testing.assert_close(torch.tensor([each["score"] for each in found]), top.values, atol=1e-5, rtol=0)
 
 
-def test_sentence_transformers_average_real_tokens(tmp_path):
+@pytest.mark.parametrize("kind", ["word", "wordpiece", "bpe"])
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+def test_sentence_transformers_average_real_tokens(architecture, kind, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    vocab = vocabulary("word")
-    model = make_lm(len(vocab))
+    vocab = vocabulary(kind)
+    model = make_lm(len(vocab), architecture)
     export_model(model, vocab, tmp_path)
     vectors = sentence_transformers.SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS, convert_to_tensor=True)
     for text, vector in zip(TEXTS, vectors, strict=True):
