@@ -260,18 +260,6 @@ def without_a_mask():
     pipeline("fill-mask", model=BertForMaskedLM(config()), tokenizer=tokenizer())("a b")
 
 
-FORKED = """
-import os
-from tokenizers import Tokenizer, models, pre_tokenizers
-words = Tokenizer(models.WordLevel({"a": 0}, unk_token="a"))
-words.encode_batch(["a"] * 99)
-if os.fork() == 0:
-    words.encode_batch(["a"] * 99)
-    os._exit(0)
-os.wait()
-"""
-
-
 def load_dataset(kind, *contents):
     import datasets
 
@@ -321,7 +309,6 @@ LIBRARIES = {
     "hf-no-checkpoint": lambda: trainer({"input_ids": [[2, 3]] * 4}).train(resume_from_checkpoint=True),
     "hf-unknown-model": lambda: from_folder(config="{}"),
     "hf-no-weights": lambda: from_folder(config=config().to_json_string()),
-    "tokenizers-fork": lambda: shell("PYTHON program.py", FORKED),
     "datasets-rows": lambda: load_dataset("csv", "a,b\n1,2\n3,4,5\n"),
     "datasets-generate": lambda: load_dataset("json", '{"a": 1}\n', '{"b": "x"}\n'),
     "datasets-column": missing_column,
