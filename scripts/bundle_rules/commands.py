@@ -52,6 +52,8 @@ WORKERS = 2
 FOREIGN = {
     "pip": {"--no_deps"},
     "grep": {"--include"},
+    "pytest": {"--dist"},
+    "claude": {"--output_format", "--verbose"},
     "torchrun": {
         *{"--standalone", "--nnodes", "--nproc_per_node", "--max_restarts", "--shutdown_timeout"},
         *{"--rdzv_backend", "--rdzv_id", "--rdzv_endpoint"},

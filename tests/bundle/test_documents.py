@@ -49,5 +49,5 @@ def test_command_reference_equals_the_parsers(name):
     section = text.split(f"## {name}\n")[1].split("\n## ")[0]
     if name == "bert":
         section += (ROOT / "skills/training/references/arguments.md").read_text(encoding="utf-8")
-    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    rows = [line for line in section.splitlines() if line.startswith("| `-")]
     assert sorted(rows) == sorted(tables.rows(parser)), "python -m tests.bundle.tables writes the tables anew"

@@ -14,7 +14,7 @@ from ..dataset.vocab_file import SPECIALS
 from .faults import excerpt
 
 VOCABULARY_SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
-_N_TOP = 20
+_N_TOP = 10
 _PERCENTILES = (50, 90, 99)
 _SHARE_THAT_FITS = 0.98
 _SHORTEST, _LONGEST = 16, 512
