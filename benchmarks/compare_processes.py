@@ -148,7 +148,7 @@ def main() -> int:
     add = parser.add_argument
     add("--corpus", required=True, metavar="FILE", help="pairs, two texts and a tab a line")
     add("--size", choices=SIZES, default="small", help="as of compare.py (small)")
-    add("--batch_size", type=int, default=0, help="examples a step of all processes together (the size's)")
+    add("--batch_size", type=int, default=256, help="examples a step of all processes together; 0: the size's own (256)")
     add("--sides", nargs="+", choices=SIDES, default=list(SIDES), help="what is measured (all)")
     add("--processes", type=int, default=2, help="processes together, and threads of the one alone (2)")
     add("--rounds", type=int, default=5, help="rounds (5)")
