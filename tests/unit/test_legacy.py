@@ -90,6 +90,18 @@ def test_an_old_model_becomes_a_checkpoint_with_its_vocabulary(old, tmp_path, ca
     assert main(["--vocab", str(old / "vocab.pkl"), "--output_vocab", str(tmp_path / "again.json"), "--json"]) == 0
 
 
+def test_what_a_head_without_learning_says_is_no_answer(old, tmp_path, capsys):
+    main = load_script("inference-and-export", "convert_legacy").main
+    model, vocab = str(tmp_path / "m.ep0"), str(tmp_path / "vocab.json")
+    flags = ["--vocab", str(old / "vocab.pkl"), "--output", model, "--output_vocab", vocab]
+    for name, status in (("bert.model.ep0", 1), ("lm.ep0", 0)):
+        assert main(["--model", str(old / name), *flags]) == 0
+        fill = load_script("inference-and-export", "fill_mask").main
+        assert fill(["--model", model, "--vocab_path", vocab, "--text", "w1 <mask> w2"]) == status
+        report = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert report.get("code") == ("E-INFER-HEAD" if status else None)
+
+
 def test_heads_that_begin_anew_repeat_with_the_seed(old, tmp_path, capsys):
     main = load_script("inference-and-export", "convert_legacy").main
     for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):

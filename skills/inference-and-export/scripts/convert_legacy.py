@@ -4,7 +4,8 @@
     convert_legacy.py --model old/bert.model.ep9 --vocab old/vocab.pkl --output bert.ep9 --output_vocab vocab.json
 
 Nothing in the files is executed: classes that the old package has become empty shells, any other is refused by its name. The
-model becomes architecture "bert-pytorch", which gives the old outputs. Old files hold the encoder alone: heads begin anew.
+model becomes architecture "bert-pytorch", which gives the old outputs. Files that the old trainer wrote hold the encoder
+alone: heads begin anew.
 Vocabularies of programs that took the class over under another module name are read too.
 """
 
@@ -60,7 +61,7 @@ def work(args: argparse.Namespace) -> dict[str, object]:
         if vocab is not None and len(vocab) != model.bert.vocab_size:
             sizes = f"the vocabulary has {len(vocab)} entries, the model {model.bert.vocab_size}"
             raise InputError(f"{args.vocab}: {sizes}; give the one it was trained with [E-EXPORT-VOCAB]")
-        write_as_checkpoint(args.output, model, vocab)
+        write_as_checkpoint(args.output, model, vocab, new)
         heads = sorted({name.partition(".")[0] for name in new})
         report |= {"sizes": model.bert.config, "begins_anew": heads}
         say(args, f"{args.output}: {model.bert.config}")

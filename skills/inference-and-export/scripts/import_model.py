@@ -65,7 +65,7 @@ def work(args: argparse.Namespace) -> dict[str, object]:
         words += missing_words(vocab, count_files(args.corpus), args.n_words, args.min_freq)
     if words:
         model, vocab, added = extend(model, vocab, words)
-    write_as_checkpoint(args.output, model, vocab)
+    write_as_checkpoint(args.output, model, vocab, found.new)
     vocab.save_vocab(args.output_vocab)
     heads = sorted({name.partition(".")[0] for name in found.new})
     say(args, f"{args.output}: {model.bert.config}")

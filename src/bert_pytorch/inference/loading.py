@@ -12,6 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 from ..dataset.vocab import Vocab
 from ..errors import InputError, UnreadableError, UsageError
+from ..interop.as_checkpoint import BEGINS_ANEW
 from ..interop.huggingface import load_pretrained
 from ..model import BERTLM
 from ..trainer.checkpoint import load_checkpoint, load_model
@@ -74,8 +75,9 @@ def open_model(path: str | os.PathLike[str], vocab_path: str | os.PathLike[str] 
     else:
         if vocab_path is None:
             raise UsageError(f"{path}: is a checkpoint; give its vocabulary with --vocab_path [E-USAGE]")
-        loaded = Loaded(load_model(path), Vocab.load_vocab(vocab_path), Recipe(), [])
-        trained_with = load_checkpoint(path)["settings"].get("vocab_sha256")
+        settings = load_checkpoint(path)["settings"]
+        loaded = Loaded(load_model(path), Vocab.load_vocab(vocab_path), Recipe(), list(settings.get(BEGINS_ANEW, ())))
+        trained_with = settings.get("vocab_sha256")
         if trained_with not in (None, loaded.vocab.fingerprint):
             raise InputError(f"{path}: was trained with another vocabulary than {vocab_path}; give that one [E-EXPORT-VOCAB]")
     if len(loaded.vocab) != loaded.model.bert.vocab_size:
