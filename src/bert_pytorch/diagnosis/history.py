@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from .resuming import Commands
 from .rules import LISTED, Finding
@@ -98,5 +98,5 @@ def of_data(facts: Entry, settings: Entry, again: str) -> Iterator[Finding]:
         yield Finding("run-seen", where, cause, "{make_pairs} --input DOCUMENTS --output pairs, which parts them; train again")
 
 
-def _is_finite(value: object) -> bool:
+def _is_finite(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and math.isfinite(value)
