@@ -22,7 +22,8 @@ TRANSFORMERS = (
     ),
     Rule(
         "hf-not-allowed",
-        r"40[13] (?:Client Error|Unauthorized|Forbidden)|gated repo|Repository Not Found for url|RepositoryNotFoundError|GatedRepoError",
+        r"40[13] (?:Client Error|Unauthorized|Forbidden)|gated repo|"
+        r"Repository Not Found for url|RepositoryNotFoundError|GatedRepoError",
         "the hub has no such model, or this account may not read it",
         "hf auth login (or HF_TOKEN=...), and check the name on the hub: USER/NAME",
     ),
@@ -182,7 +183,8 @@ ANCESTOR = (
     ),
     Rule(
         "ancestor-file-mode",
-        r"self\.corpus_lines \+= 1|'BERTDataset' object has no attribute '(?:random_file|file|lines)'|'NoneType' object has no attribute '__next__'",
+        r"self\.corpus_lines \+= 1|"
+        r"'BERTDataset' object has no attribute '(?:random_file|file|lines)'|'NoneType' object has no attribute '__next__'",
         "bert-pytorch 0.0.1a4: on_memory=False never worked there",
         "python -m pip uninstall -y bert-pytorch && python -m pip install --no-deps {BUNDLE}, then the same script",
         FIRST,
