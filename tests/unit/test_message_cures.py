@@ -82,6 +82,11 @@ def rank_out_of_order(flags):
     return shell(f"PYTHON -m torch.distributed.run --nproc_per_node 1 {flags}", PYTHONPATH=str(SOURCE))
 
 
+NO_PEER = """
+from datetime import timedelta
+from torch.distributed import TCPStore
+TCPStore("127.0.0.1", 1, is_master=False, timeout=timedelta(seconds=1))
+"""
 INDEX = "IndexError: index out of range in self"
 CURED = {
     "TrainingArguments.__init__() got an unexpected keyword argument 'evaluation_strategy'": (
@@ -122,10 +127,10 @@ CURED = {
     ),
     "server socket has failed to listen on any local network address": (taken_port, lambda: listen(0)),
     "client socket has": (PROVOKED["peer-connection"], met_store),
-    "failed to connect": (PROVOKED["peer-connection"], met_store),
+    "failed to connect": (lambda: shell("PYTHON program.py", NO_PEER), met_store),
     "another run is writing here": (locked_folder, lambda: None),
     "unrecognized arguments": (
-        lambda: rank_out_of_order("-hs 8 -m bert_pytorch --help"),
+        lambda: rank_out_of_order("--seq_len 8 -m bert_pytorch --help"),
         lambda: rank_out_of_order("-m bert_pytorch --help"),
     ),
     "ChildFailedError": (PROVOKED["torchrun-child"], lambda: None),

@@ -10,43 +10,43 @@ from .rules import FIRST, FOLLOWS, Finding
 
 _AFTER_OTHERS = ("E-RANK-LOST", "E-UNEXPECTED", "E-SEARCH-TRIAL", "E-SEARCH-NONE")
 _LOOK = {
-    "E-CORPUS": "{check_corpus} --corpus FILE",
-    "E-CHECK": "{check_corpus} --corpus FILE --fix OUT",
-    "E-ENCODED": "{encode_corpus} --help",
-    "E-SHARD": "{encode_corpus} --help",
-    "E-DATA": "{check_corpus} --corpus CORPUS",
-    "E-PAIRS": "{make_pairs} --help",
-    "E-VOCAB": "bert-vocab -c CORPUS -o vocab.json",
-    "E-FILE": "ls -la FILE; pwd",
-    "E-SAVE": "df -h .; ls -ld $(dirname FILE)",
-    "E-CHECKPOINT": "{inspect_checkpoint} FILE",
-    "E-INSPECT": "{inspect_checkpoint} FILE",
-    "E-LEGACY": "{inspect_checkpoint} FILE",
-    "E-HUB": "{inspect_checkpoint} FILE",
-    "E-EXPORT": "{export} --help",
-    "E-INFER": "{inspect_checkpoint} MODEL",
-    "E-PUSH": "{push_to_hub} --folder FOLDER --hub_model_id USER/NAME --dry_run",
-    "E-MODEL": "{plan_run} -c CORPUS -v VOCAB",
-    "E-MEMORY": "{plan_run} -c CORPUS -v VOCAB",
-    "E-DEVICE": "{check_install}",
-    "E-DEPENDENCY": "{check_install}",
-    "E-RESUME": "{doctor} RUN",
-    "E-RUN": "{doctor} RUN",
-    "E-LOSS": "{doctor} RUN",
-    "E-REPORT": "{doctor} RUN",
-    "E-LAUNCH": "torchrun --standalone --nproc_per_node 2 -m bert_pytorch --help",
-    "E-RANK": "{doctor} LOG",
-    "E-SMOKE": "{train_smoke} --help",
-    "E-FINETUNE": "{finetune} --help",
-    "E-SEARCH": "{search} --help",
-    "E-CONFIG": "bert --help",
-    "E-SCHEDULE": "bert --help",
-    "E-OPTIM": "bert --help",
-    "E-METRIC": "bert --help",
-    "E-SETTING": "bert --help",
-    "E-USAGE": "bert --help",
+    "CORPUS": "{check_corpus} --corpus FILE",
+    "CHECK": "{check_corpus} --corpus FILE --fix OUT",
+    "ENCODED": "{encode_corpus} --help",
+    "SHARD": "{encode_corpus} --help",
+    "DATA": "{check_corpus} --corpus CORPUS",
+    "PAIRS": "{make_pairs} --help",
+    "VOCAB": "bert-vocab -c CORPUS -o vocab.json",
+    "FILE": "ls -la FILE; pwd",
+    "SAVE": "df -h .; ls -ld $(dirname FILE)",
+    "CHECKPOINT": "{inspect_checkpoint} FILE",
+    "INSPECT": "{inspect_checkpoint} FILE",
+    "LEGACY": "{inspect_checkpoint} FILE",
+    "HUB": "{inspect_checkpoint} FILE",
+    "EXPORT": "{export} --help",
+    "INFER": "{inspect_checkpoint} MODEL",
+    "PUSH": "{push_to_hub} --folder FOLDER --hub_model_id USER/NAME --dry_run",
+    "MODEL": "{plan_run} -c CORPUS -v VOCAB",
+    "MEMORY": "{plan_run} -c CORPUS -v VOCAB",
+    "DEVICE": "{check_install}",
+    "DEPENDENCY": "{check_install}",
+    "RESUME": "{doctor} RUN",
+    "RUN": "{doctor} RUN",
+    "LOSS": "{doctor} RUN",
+    "REPORT": "{doctor} RUN",
+    "LAUNCH": "torchrun --standalone --nproc_per_node 2 -m bert_pytorch --help",
+    "RANK": "{doctor} LOG",
+    "SMOKE": "{train_smoke} --help",
+    "FINETUNE": "{finetune} --help",
+    "SEARCH": "{search} --help",
+    "CONFIG": "bert --help",
+    "SCHEDULE": "bert --help",
+    "OPTIM": "bert --help",
+    "METRIC": "bert --help",
+    "SETTING": "bert --help",
+    "USAGE": "bert --help",
 }
-"""What shows more, by the beginning of a code, where the references name no command."""
+"""What shows more, by the first word of a code, where the references name no command."""
 
 
 def finding_of(code: str, message: str, book: Handbook) -> Finding | None:
@@ -69,7 +69,7 @@ def finding_of(code: str, message: str, book: Handbook) -> Finding | None:
 
 def _command_for(section: Section, message: str, book: Handbook) -> str:
     """The first command of a section, or the one of its kind, for the file that the message names."""
-    kind = "-".join(section.code.split("-")[:2])
+    kind = section.code.split("-")[1]
     look = _LOOK.get(kind) or _LOOK.get(kind.removesuffix("S"), "")
     command = section.commands[0] if section.commands else look
     command = re.sub(r"\{(\w+)\}", lambda found: book.script(found[1]) or found[0], command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .rules import Rule
+from .rules import FIRST, Rule
 
 TRANSFORMERS = (
     Rule(
@@ -22,7 +22,8 @@ TRANSFORMERS = (
     ),
     Rule(
         "hf-not-allowed",
-        r"401 Client Error|403 Client Error|gated repo|Repository Not Found for url|RepositoryNotFoundError|GatedRepoError",
+        r"40[13] (?:Client Error|Unauthorized|Forbidden)|gated repo|"
+        r"Repository Not Found for url|RepositoryNotFoundError|GatedRepoError",
         "the hub has no such model, or this account may not read it",
         "hf auth login (or HF_TOKEN=...), and check the name on the hub: USER/NAME",
     ),
@@ -178,18 +179,22 @@ ANCESTOR = (
         r"total_acc=\s*(?:4[4-9]|5[0-5])\.\d+",
         "bert-pytorch 0.0.1a4: 'not next' never counts in its loss, so accuracy stays at 50 %; lr has no effect either",
         "python -m pip uninstall -y bert-pytorch && python -m pip install --no-deps {BUNDLE}, then the same script",
+        FIRST,
     ),
     Rule(
         "ancestor-file-mode",
+        r"self\.corpus_lines \+= 1|"
         r"'BERTDataset' object has no attribute '(?:random_file|file|lines)'|'NoneType' object has no attribute '__next__'",
         "bert-pytorch 0.0.1a4: on_memory=False never worked there",
         "python -m pip uninstall -y bert-pytorch && python -m pip install --no-deps {BUNDLE}, then the same script",
+        FIRST,
     ),
     Rule(
         "ancestor-lines",
         r"bert_pytorch/dataset/dataset\.py[\s\S]{0,600}(?:list index out of range|not enough values to unpack)",
         "bert-pytorch 0.0.1a4 meets a line without exactly one tab",
         "{check_corpus} --corpus FILE --fix OUT; and install this library: python -m pip install --no-deps {BUNDLE}",
+        FIRST,
     ),
 )
 

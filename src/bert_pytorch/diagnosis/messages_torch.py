@@ -138,7 +138,7 @@ FILES = (
     ),
     Rule(
         "torch-compiled-keys",
-        r"(?:Missing|Unexpected) key\(s\) in state_dict:(?=.*\"(?P<prefix>_orig_mod|module)\.)",
+        r"(?:Missing|Unexpected) key\(s\) in state_dict:[\s\S]{0,2000}?\"(?P<prefix>_orig_mod|module)\.",
         "the weights were saved from a wrapper ({prefix}: torch.compile or DataParallel), the model has none, or the reverse",
         "state = {k.removeprefix('{prefix}.'): v for k, v in state.items()}; model.load_state_dict(state)",
     ),
