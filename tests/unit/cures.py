@@ -572,9 +572,11 @@ CURE = {
 }
 
 ELSEWHERE = {
+    "E-INSTALL-CHANGED": "tests/bundle/test_install_skill.py::test_files_the_user_changed_are_named_and_kept",
+    "E-INSTALL-FOREIGN": "tests/bundle/test_install_skill.py::test_what_it_did_not_install_is_refused_or_moved_aside",
     "E-PUSH": "tests/unit/test_push.py::test_an_export_reaches_the_hub_whole_in_one_commit",
     "E-RANK-LOST": "tests/distributed/test_ranks.py::test_a_killed_process_is_begun_anew_and_nothing_changes",
 }
-"""Codes whose remedy another test executes, as it takes a hub or several processes."""
+"""Codes whose remedy another test executes, as it takes a hub, several processes, or folders of skills."""
 
 NOT_CURED = {"E-UNEXPECTED": "a fault of this library: its remedy is to report it"}

@@ -1,6 +1,8 @@
 """Real messages of torch, Transformers, datasets, Python and the system: each is provoked here, none is typed."""
 
 import contextlib
+import importlib
+import importlib.util
 import logging
 import os
 import pickle
@@ -243,9 +245,10 @@ def unknown_name():
 
 
 def refused_by_the_hub():
-    import httpx
     from huggingface_hub.utils import hf_raise_for_status
 
+    # The client that the hub's package has: httpx2 since its version 2.
+    httpx = importlib.import_module("httpx2" if importlib.util.find_spec("httpx2") else "httpx")
     hf_raise_for_status(httpx.Response(401, request=httpx.Request("GET", "https://huggingface.co/api/models/a/b")))
 
 
