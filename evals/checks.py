@@ -172,7 +172,7 @@ def classification(folder: Path) -> Iterator[Seen]:
         rows = Path(place) / "rows.tsv"
         rows.write_text("\n".join(["text", *lines_of(folder / "unlabelled.txt")]) + "\n", encoding="utf-8")
         answered = predict_file(str(folder / str(answer["model"])), str(rows), with_labels=False)
-    again = [record_of(answered, i)["prediction"] for i in range(len(true))]
+    again = [record_of(answered, i)["label"] for i in range(len(true))]
     same = sum(one == other for one, other in zip(again, said, strict=True))
     yield same >= 0.99 * len(true), f"{same} of {len(true)} alike"
     yield abs(number(answer, "accuracy") - accuracy) <= 0.1, f"said {number(answer, 'accuracy'):.3f}"

@@ -78,7 +78,7 @@ python $TUNE/finetune.py --config $TUNE/../assets/sequence-classification.yaml -
  output_dir=tuned > report
 (echo text; cat unlabelled.txt) > rows.tsv
 python $TUNE/predict.py --model tuned --input rows.tsv --output rows.jsonl > made
-python -c "import json; print(*(json.loads(line)['prediction'] for line in open('rows.jsonl')), sep='\\n')" > predictions.txt
+python -c "import json; print(*(json.loads(line)['label'] for line in open('rows.jsonl')), sep='\\n')" > predictions.txt
 answer model=tuned accuracy=@score
 """,
     "tagging": """
@@ -94,7 +94,7 @@ python $TUNE/predict.py --model tuned --input rows.conll --output rows.jsonl > m
 python - <<'END'
 import json
 words = [line.split() for line in open("untagged.txt")]
-tags = [json.loads(line)["prediction"] for line in open("rows.jsonl")]
+tags = [json.loads(line)["tags"] for line in open("rows.jsonl")]
 blocks = ["".join(f"{w} {t}\\n" for w, t in zip(*each, strict=True)) for each in zip(words, tags, strict=True)]
 open("tagged.conll", "w").write("\\n".join(blocks))
 END
