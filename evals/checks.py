@@ -160,7 +160,7 @@ def planning(folder: Path) -> Iterator[Seen]:
 
 def classification(folder: Path) -> Iterator[Seen]:
     """Kinds of tickets."""
-    true = [kind for _, kind in texts.tickets(28, 900)[500:700]]
+    true = [kind for _, kind in fixtures.tickets()[1]]
     said = [line.strip() for line in lines_of(folder / "predictions.txt")]
     yield len(said) == len(true), f"{len(said)} lines"
     accuracy = sum(one == other for one, other in zip(said, true, strict=True)) / len(true)
@@ -188,7 +188,7 @@ def tagging(folder: Path) -> Iterator[Seen]:
     """Tags of words."""
     from bert_pytorch.finetuning.metrics import entities
 
-    true, said = texts.tagged(31, 100), sentences_of(folder / "tagged.conll")
+    true, said = fixtures.sentences_to_tag(), sentences_of(folder / "tagged.conll")
     words = [[word for word, _ in sentence] for sentence in said]
     yield words == [[word for word, _ in sentence] for sentence in true], f"{len(said)} sentences"
     tags = [[[tag for _, tag in sentence] for sentence in each] for each in (said, true)]

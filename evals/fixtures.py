@@ -70,9 +70,7 @@ def small_model(folder: Path) -> None:
     vocabulary(folder)
     bert("-c train.txt -v vocab.json -o model/bert -hs 48 -l 2 -a 4 -s 32 -b 32 -e 4 --lr 0.003 --device cpu", folder)
     (folder / "model" / "bert.ep3").rename(folder / "bert.ckpt")
-    for path in (folder / "model").iterdir():
-        path.unlink()
-    (folder / "model").rmdir()
+    shutil.rmtree(folder / "model")
 
 
 def log_pretraining(folder: Path) -> None:
@@ -127,19 +125,30 @@ def planning(folder: Path) -> None:
     write(folder, "train.txt", story_pairs(27, 800))
 
 
+def tickets() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Tickets and their kinds: those that are given with it, and those to be told."""
+    rows = texts.tickets(28, 900)
+    return rows[:500], rows[500:700]
+
+
 def classification(folder: Path) -> None:
     """Tickets with their kind, tickets without, and many that nobody has read."""
-    rows = texts.tickets(28, 900)
-    write(folder, "labelled.tsv", ["text\tlabel", *(f"{text}\t{kind}" for text, kind in rows[:500])])
-    write(folder, "unlabelled.txt", [text for text, _ in rows[500:700]])
+    labelled, unlabelled = tickets()
+    write(folder, "labelled.tsv", ["text\tlabel", *(f"{text}\t{kind}" for text, kind in labelled)])
+    write(folder, "unlabelled.txt", [text for text, _ in unlabelled])
     write(folder, "archive.txt", [text for text, _ in texts.tickets(29, 3000)])
+
+
+def sentences_to_tag() -> list[list[tuple[str, str]]]:
+    """Words and the tags to be found."""
+    return texts.tagged(31, 100)
 
 
 def tagging(folder: Path) -> None:
     """Tagged sentences, and sentences to tag."""
     columns = [f"{word} {tag}" if word else "" for s in texts.tagged(30, 500) for word, tag in [*s, ("", "")]]
     write(folder, "train.conll", columns)
-    write(folder, "untagged.txt", [" ".join(word for word, _ in sentence) for sentence in texts.tagged(31, 100)])
+    write(folder, "untagged.txt", [" ".join(word for word, _ in sentence) for sentence in sentences_to_tag()])
 
 
 def log_to_search() -> tuple[list[str], list[int]]:
@@ -219,6 +228,11 @@ FIXTURES: dict[str, Callable[[Path], None]] = {
     "old-files": old_files,
     "old-script": old_script,
 }
+
+
+def task_of(name: str) -> dict[str, object]:
+    """A task by its name."""
+    return next(each for each in tasks() if each["name"] == name)
 
 
 def tasks() -> list[dict[str, object]]:

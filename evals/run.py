@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
 
-from fixtures import FIXTURES, ROOT, tasks
+from fixtures import FIXTURES, ROOT, task_of, tasks
 
 from bert_pytorch.command import Parser, run, say
 from bert_pytorch.errors import UsageError, UserError
@@ -58,21 +58,19 @@ def grade(task: str, folder: Path) -> list[dict[str, object]]:
     """Each assertion of a task, whether it holds, and what was seen."""
     from checks import CHECKS
 
-    assertions = next(each["assertions"] for each in tasks() if each["name"] == task)
+    assertions = task_of(task)["assertions"]
     assert isinstance(assertions, list)
     results: list[dict[str, object]] = []
     seen = CHECKS[task](folder)
     why = ""
     for text in assertions:
-        passed = False
+        passed, what = False, why
         if not why:
             try:
-                passed, why_not = next(seen)
-                results.append({"assertion": text, "passed": bool(passed), "seen": why_not})
-                continue
+                passed, what = next(seen)
             except (OSError, KeyError, ValueError, IndexError, TypeError, UserError, RuntimeError) as error:
-                why = f"{type(error).__name__}: {error}"
-        results.append({"assertion": text, "passed": False, "seen": why})
+                what = why = f"{type(error).__name__}: {error}"
+        results.append({"assertion": text, "passed": bool(passed), "seen": what})
     return results
 
 
@@ -89,7 +87,7 @@ def work(args: argparse.Namespace) -> dict[str, object]:
         if folder.exists():
             raise UsageError(f"{folder}: is there already; name a new folder [E-USAGE]")
         prepare(args.task, folder, args.client if args.with_skill else None)
-        prompt = next(str(each["prompt"]) for each in tasks() if each["name"] == args.task)
+        prompt = str(task_of(args.task)["prompt"])
         say(args, prompt)
         return {"ok": True, "task": args.task, "folder": str(folder), "prompt": prompt}
     with warnings.catch_warnings():

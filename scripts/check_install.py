@@ -8,7 +8,7 @@ import os
 import platform
 import shutil
 import sys
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
@@ -16,6 +16,7 @@ sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents 
 import bert_pytorch
 from bert_pytorch.command import INSTALL_HINT, Parser, run, say
 from bert_pytorch.errors import UnavailableError
+from bert_pytorch.extras import installed_version
 
 CORE = {"torch": "torch", "tqdm": "tqdm", "pyyaml": "yaml"}
 EXTRAS = {
@@ -30,14 +31,6 @@ LEAST_TORCH = (2, 6)
 LEAST_PYTHON = (3, 10)
 
 
-def version_of(distribution: str) -> str | None:
-    """The installed version of a package, or None."""
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def check_core() -> dict[str, str | None]:
     """Import the packages the library cannot do without; their versions."""
     missing = []
@@ -48,7 +41,7 @@ def check_core() -> dict[str, str | None]:
             missing.append(distribution)
     if missing:
         raise UnavailableError(f"not installed: {', '.join(missing)}; {INSTALL_HINT} [E-DEPENDENCY]")
-    return {distribution: version_of(distribution) for distribution in CORE}
+    return {distribution: installed_version(distribution) for distribution in CORE}
 
 
 def devices() -> list[str]:
@@ -62,7 +55,7 @@ def devices() -> list[str]:
 def work(args: argparse.Namespace) -> dict[str, object]:
     """Collect the facts; `ok` is true when training can start."""
     versions = check_core()
-    found = {name: {package: version_of(package) for package in packages} for name, packages in EXTRAS.items()}
+    found = {name: {package: installed_version(package) for package in packages} for name, packages in EXTRAS.items()}
     torch_is_new = tuple(int(part) for part in str(versions["torch"]).split(".")[:2]) >= LEAST_TORCH
     python_is_new = sys.version_info[:2] >= LEAST_PYTHON
     faults = []

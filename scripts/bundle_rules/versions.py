@@ -6,8 +6,9 @@ import datetime
 import platform
 import re
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
+
+from bert_pytorch.extras import installed_version
 
 from .bundle import Bundle, Fault, line_of
 
@@ -24,12 +25,7 @@ def release(version: str) -> tuple[int, ...]:
 
 def installed(package: str) -> str | None:
     """The version of a package here, or None."""
-    if package == PYTHON:
-        return platform.python_version()
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    return platform.python_version() if package == PYTHON else installed_version(package)
 
 
 def tested(bundle: Bundle) -> dict[str, dict[str, object]]:

@@ -78,6 +78,11 @@ class Parser(argparse.ArgumentParser):
         self.exit(2)
 
 
+def wide_help(prog: str) -> argparse.HelpFormatter:
+    """The `formatter_class` of a parser whose description keeps its lines, with room for long flags."""
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=34, width=128)
+
+
 def run(parser: Parser, work: Callable[[argparse.Namespace], dict[str, object]], argv: Sequence[str] | None = None) -> int:
     """Parse, work, print the closing JSON line, and return the exit status.
 

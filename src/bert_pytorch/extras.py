@@ -23,3 +23,13 @@ def import_extra(module: str, package: str) -> ModuleType:
     except ModuleNotFoundError as error:
         missing = f"the package {package!r} is not installed"
         raise UnavailableError(f"{module}: {missing}; python -m pip install {package} [E-DEPENDENCY]") from error
+
+
+def installed_version(package: str) -> str | None:
+    """The version of a package as pip names it; None: it is not installed."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -53,7 +53,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         # Not a fault of this file, but what the block itself has to say.
         raise
     except OSError as error:
-        raise _save_error(path, error) from error
+        raise save_error(path, error) from error
     finally:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
@@ -73,7 +73,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
             probe.write(b"x")
             probe.flush()
     except OSError as error:
-        raise _save_error(path, error) from error
+        raise save_error(path, error) from error
 
 
 def _refuse_what_is_no_file(path: str | os.PathLike[str]) -> None:
@@ -83,11 +83,16 @@ def _refuse_what_is_no_file(path: str | os.PathLike[str]) -> None:
         raise OSError(errno.EINVAL, "is a folder or a device, no file")
 
 
-def _save_error(path: str | os.PathLike[str], error: OSError) -> SaveError:
+def save_error(path: str | os.PathLike[str], error: OSError, whole: str = "what stood there is") -> SaveError:
+    """What the system refused, as one line.
+
+    Args:
+        path: What could not be written.
+        error: Why.
+        whole: What is left as it was, with its verb.
+    """
     reason = error.strerror or str(error)
-    return SaveError(
-        f"{path}: cannot be written: {reason}; free space or name another path, what stood there is whole [E-SAVE]"
-    )
+    return SaveError(f"{path}: cannot be written: {reason}; free space or name another path, {whole} whole [E-SAVE]")
 
 
 def _set_mode(temporary: str, final: Path) -> None:

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import SaveError
-from .files import sync_folder
+from .files import save_error, sync_folder
 
 LEFTOVER_SECONDS = 600
 """Age from which a workspace is what a killed process left behind; writing one takes seconds."""
@@ -29,10 +28,7 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise SaveError(
-            f"{folder}: cannot be written: {reason}; free space or name another path, what stood there is whole [E-SAVE]"
-        ) from error
+        raise save_error(folder, error) from error
 
 
 @contextmanager

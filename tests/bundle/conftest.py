@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ..unit.examples import load_root_script
+
 ROOT = Path(__file__).resolve().parents[2]
-SHIPPED = ("SKILL.md", "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "src", "skills", "scripts", "references")
+SHIPPED = load_root_script("install_skill").SHIPPED
 
 
 @pytest.fixture(scope="session")

@@ -196,7 +196,6 @@ def test_folders_are_the_same_each_time_and_hold_no_answer(task, tmp_path):
     sys.path.insert(0, str(EVALS))
     try:
         import fixtures
-        import texts
     finally:
         sys.path.remove(str(EVALS))
     report = prepared(task, tmp_path / "a")
@@ -207,10 +206,10 @@ def test_folders_are_the_same_each_time_and_hold_no_answer(task, tmp_path):
     assert {path.name for path in (tmp_path / "a").iterdir()} == {name.rstrip("/") for name in expected["files"]}
     held = b"".join(path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file())
     if task == "classification":
-        rows = texts.tickets(28, 900)[500:700]
+        rows = fixtures.tickets()[1]
         assert not any(f"{text}\t{kind}".encode() in held for text, kind in rows)
     if task == "tagging":
-        sentences = ["".join(f"{word} {tag}\n" for word, tag in s) for s in texts.tagged(31, 100)]
+        sentences = ["".join(f"{word} {tag}\n" for word, tag in s) for s in fixtures.sentences_to_tag()]
         fresh = [s for s in sentences if s.encode() not in held]
         assert len(fresh) > 50, "most of the sentences to tag stand in no tagged file"
     if task == "odd-lines":

@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
 
-from bert_pytorch.command import Parser, at_least, run, say
+from bert_pytorch.command import Parser, at_least, run, say, wide_help
 from bert_pytorch.inference.flags import add_json_flag
 
 
@@ -27,7 +27,7 @@ def build_parser() -> Parser:
     parser = Parser(
         description=__doc__,
         usage="%(prog)s [--model FILE --output FILE] [--vocab FILE --output_vocab FILE] [--json]",
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=34, width=128),
+        formatter_class=wide_help,
     )
     add = parser.add_argument
     add("--model", metavar="FILE", help="old model, such as bert.model.ep9")

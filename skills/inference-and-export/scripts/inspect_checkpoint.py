@@ -18,7 +18,7 @@ from typing import Any
 
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
 
-from bert_pytorch.command import Parser, run, say
+from bert_pytorch.command import Parser, run, say, wide_help
 from bert_pytorch.inference.flags import add_json_flag
 
 SHOWN = 8
@@ -29,7 +29,7 @@ def build_parser() -> Parser:
     parser = Parser(
         description=__doc__,
         usage="%(prog)s PATH [--output FILE.json] [--json]",
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=34, width=128),
+        formatter_class=wide_help,
     )
     add = parser.add_argument
     add("path", metavar="PATH", help="a file or a folder")

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
 
-from bert_pytorch.command import Parser, run, say
+from bert_pytorch.command import Parser, run, say, wide_help
 from bert_pytorch.inference.flags import add_json_flag
 
 SHOWN = 20
@@ -28,7 +28,7 @@ def build_parser() -> Parser:
     parser = Parser(
         description=__doc__,
         usage="%(prog)s --folder DIR --hub_model_id NAME [flags]",
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=34, width=128),
+        formatter_class=wide_help,
     )
     add = parser.add_argument
     add("--folder", required=True, metavar="DIR", help="what export.py --to huggingface wrote")

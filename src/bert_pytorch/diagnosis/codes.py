@@ -71,8 +71,7 @@ def _command_for(section: Section, message: str, book: Handbook) -> str:
     """The first command of a section, or the one of its kind, for the file that the message names."""
     kind = section.code.split("-")[1]
     look = _LOOK.get(kind) or _LOOK.get(kind.removesuffix("S"), "")
-    command = section.commands[0] if section.commands else look
-    command = re.sub(r"\{(\w+)\}", lambda found: book.script(found[1]) or found[0], command)
+    command = book.with_scripts(section.commands[0] if section.commands else look)
     place = re.match(r"(.+?\.\w+)(?::(\d+))?: ", message)
     if place:
         file = shlex.quote(place[1])

@@ -72,6 +72,10 @@ class Handbook:
         paths = [path for path in paths if path.parent.name == paths[0].parent.name != "src"]
         return f"python {shlex.quote(str(paths[0]))}" if paths else None
 
+    def with_scripts(self, text: str) -> str:
+        """A text with the commands of scripts for their names in braces; other braces stay."""
+        return re.sub(r"\{(\w+)\}", lambda found: self.script(found[1]) or found[0], text)
+
     def resolved(self, text: str) -> str:
         """A text of the references with the bundle's folder for BUNDLE, and scripts named by their full paths."""
         text = re.sub(r"\bBUNDLE\b", shlex.quote(str(self.bundle)).replace("\\", r"\\"), text)

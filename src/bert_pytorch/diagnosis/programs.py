@@ -12,9 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from ..finetuning.names import GONE, RENAMED
 from .handbook import Handbook
 from .rules import FIRST, LISTED, USUAL, Finding
+from .texts import of_old_argument
 
 _LIBRARY = Path(__file__).resolve().parents[1]
 _CLASSES = {
@@ -182,13 +182,11 @@ def _of_transformers(call: ast.Call, name: str, program: _Program) -> Iterator[F
     if not owner.endswith("TrainingArguments") or name.startswith("bert_pytorch"):
         return
     for word in _keywords(call):
-        where = f"{program.path}:{call.lineno}: {owner}({word}=)"
-        if word in RENAMED:
-            rank = USUAL if word.startswith("gradient_checkpointing") else FIRST
-            step = f"write {RENAMED[word][0]} in place of {word}"
-            yield Finding("hf-argument-renamed", where, f"Transformers renamed {word}", step, rank)
-        elif word in GONE:
-            yield Finding("hf-argument-gone", where, f"Transformers took {word} away", f"{word}: {GONE[word]}", FIRST)
+        # This one is taken until Transformers 6.
+        rank = USUAL if word.startswith("gradient_checkpointing") else FIRST
+        finding = of_old_argument(word, f"{program.path}:{call.lineno}: {owner}({word}=)", rank)
+        if finding:
+            yield finding
 
 
 def _imported(tree: ast.Module) -> dict[str, str]:

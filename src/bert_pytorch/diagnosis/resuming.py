@@ -48,12 +48,12 @@ def commands_of(folder: Path, state: Mapping[str, Any], *, is_finetuning: bool, 
     arguments = state.get("arguments") or {}
     n_ranks = 1 + len(state.get("random_of_ranks") or ())
     head = "bert" if n_ranks == 1 else f"torchrun --standalone --nproc_per_node {n_ranks} -m bert_pytorch"
-    line = " ".join([head, *_files(folder, state), *_flags(state, n_ranks)]) if state else "bert ..."
-    new_line = " ".join([head, *_files(folder, state), *_flags(state, n_ranks, is_new=True)]) if state else "bert ..."
+    files = list(_files(folder, state)) if state else []
+    line = " ".join([head, *files, *_flags(state, n_ranks)]) if state else "bert ..."
+    new_line = " ".join([head, *files, *_flags(state, n_ranks, is_new=True)]) if state else "bert ..."
     again = f"{new_line} --output_dir {new}"
     rate = float(arguments.get("learning_rate") or 1e-3) / 3
-    words = shlex.split(line)
-    corpus = shlex.quote(words[words.index("-c") + 1]) if "-c" in words else "CORPUS"
+    corpus = files[0].removeprefix("-c ") if files else "CORPUS"
     return Commands(again, f"{again} --lr {rate:.2g}", f"{line} --output_dir {here} --resume_from_checkpoint last", corpus)
 
 
@@ -89,7 +89,7 @@ def _flags(state: Mapping[str, Any], n_ranks: int, *, is_new: bool = False) -> I
 
 
 def _files(folder: Path, state: Mapping[str, Any]) -> Iterator[str]:
-    """The corpora and the vocabulary, by the encoded corpora in the folder and by the vocabulary's hash."""
+    """The corpora, that of training first, and the vocabulary: by the encoded corpora in the folder, and by its hash."""
     settings = state.get("settings") or {}
     sources: list[tuple[str, int]] = []
     fingerprint = settings.get("vocab_sha256")

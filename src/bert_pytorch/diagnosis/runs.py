@@ -69,6 +69,16 @@ class Run:
         return [entry for entry in logged if isinstance(entry, dict)] if isinstance(logged, list) else []
 
     @property
+    def evaluations(self) -> list[dict[str, Any]]:
+        """The entries of the log that have a held-out loss."""
+        return [entry for entry in self.history if "eval_loss" in entry]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the report says it was warned of."""
+        return [str(text) for text in self.report.get("warnings") or []]
+
+    @property
     def is_finetuning(self) -> bool:
         """Whether it is one of `finetune.py`, or of Transformers."""
         return (self.folder / "finetune.json").is_file() or "log_history" in self.state
@@ -79,7 +89,7 @@ def diagnose_run(folder: Path, book: Handbook) -> list[Finding]:
     run = Run(folder)
     commands = commands_of(run.folder, run.state, is_finetuning=run.is_finetuning, book=book)
     settings = {**_mapping(run.report.get("settings")), **_mapping(run.state.get("settings"))}
-    evals = [entry for entry in run.history if "eval_loss" in entry]
+    evals = run.evaluations
     summary = {**(evals[-1] if evals else {}), **_mapping(run.report.get("summary"))}
     findings = [
         *_of_its_end(run, commands.resume, book),
@@ -92,7 +102,7 @@ def diagnose_run(folder: Path, book: Handbook) -> list[Finding]:
         *_of_the_disk(run, commands.resume),
         *_of_warnings(run, book),
     ]
-    steps = [re.sub(r"\bCORPUS\b", lambda _: commands.corpus, _with_scripts(finding.next, book)) for finding in findings]
+    steps = [re.sub(r"\bCORPUS\b", lambda _: commands.corpus, book.with_scripts(finding.next)) for finding in findings]
     filled = [replace(finding, next=step) for finding, step in zip(findings, steps, strict=True)]
     return sorted(filled, key=lambda finding: finding.rank) or [_all_is_well(run, book)]
 
@@ -147,18 +157,18 @@ def _of_checkpoints(run: Run, resume: str) -> Iterator[Finding]:
 
 def _of_bad_steps(run: Run, commands: Commands) -> Iterator[Finding]:
     kept = sorted(run.folder.glob("bad-step-*.safetensors"), key=lambda path: path.stat().st_mtime)
-    said = [text for text in run.report.get("warnings") or [] if "the update is skipped" in str(text)]
+    said = [text for text in run.warnings if "the update is skipped" in text]
     if kept or said:
-        where = str(said[0]) if said else ", ".join(path.name for path in kept[:3])
+        where = said[0] if said else ", ".join(path.name for path in kept[:3])
         cause = (
             f"{max(len(kept), len(said))} steps had a loss or gradient that is not finite; the lines are named in the warning"
         )
         yield Finding("run-bad-steps", where, cause, f"look at these lines; {commands.slower}")
-    for text in run.report.get("warnings") or []:
-        if ": a spike;" in str(text):
+    for text in run.warnings:
+        if ": a spike;" in text:
             cause = "a spike of the loss: a rate near its limit, or unusual lines"
             step = f"if it stayed up: {commands.slower}"
-            yield Finding("run-spike", str(text).partition("; ")[0], cause, step, LISTED)
+            yield Finding("run-spike", text.partition("; ")[0], cause, step, LISTED)
             break
 
 
@@ -186,7 +196,7 @@ def _of_the_disk(run: Run, resume: str) -> Iterator[Finding]:
 
 def _of_warnings(run: Run, book: Handbook) -> Iterator[Finding]:
     known = ("the update is skipped", ": a spike;", "measures memory")
-    for text in [str(each) for each in run.report.get("warnings") or []][:3]:
+    for text in run.warnings[:3]:
         if not any(word in text for word in known):
             found = diagnose_text(text, book)
             step = found[0].next if found else "read it; where it is meant, nothing"
@@ -196,13 +206,13 @@ def _of_warnings(run: Run, book: Handbook) -> Iterator[Finding]:
 def _all_is_well(run: Run, book: Handbook) -> Finding:
     done, planned = _steps(run)
     best = run.checkpoints[-1] if run.checkpoints else run.folder
-    evals = [entry for entry in run.history if "eval_loss" in entry]
+    evals = run.evaluations
     loss = f", eval_loss {evals[-1]['eval_loss']:.4g}" if evals else ""
     step = (
         "{inspect_checkpoint} " + str(best) + "; {export} --model " + f"{best} --vocab_path VOCAB --to huggingface --output NEW"
     )
     where = f"step {done} of {planned if planned is not None else done}{loss}"
-    return Finding("run-done", where, "nothing in the files of this run is out of order", _with_scripts(step, book))
+    return Finding("run-done", where, "nothing in the files of this run is out of order", book.with_scripts(step))
 
 
 def _steps(run: Run) -> tuple[int, int | None]:
@@ -217,10 +227,6 @@ def _steps(run: Run) -> tuple[int, int | None]:
 
 def _often(run: Run) -> int:
     return max(1, (_steps(run)[1] or 1000) // 10)
-
-
-def _with_scripts(text: str, book: Handbook) -> str:
-    return re.sub(r"\{(\w+)\}", lambda found: book.script(found[1]) or found[0], text)
 
 
 def _is_locked(folder: Path) -> bool:

@@ -11,7 +11,7 @@ from .handbook import Handbook
 from .messages_libraries import LIBRARIES
 from .messages_machine import MACHINE
 from .messages_torch import TORCH
-from .rules import LISTED, Finding, Rule, compiled, fill_in
+from .rules import LISTED, USUAL, Finding, Rule, compiled, fill_in
 
 RULES: tuple[Rule, ...] = (*TORCH, *LIBRARIES, *MACHINE)
 _CODE = re.compile(r"\bE-[A-Z]+(?:-[A-Z0-9]+)*\b")
@@ -40,6 +40,16 @@ def diagnose_text(text: str, book: Handbook) -> list[Finding]:
     for _, finding in found:
         by_rule.setdefault(finding.rule, finding)
     return list(by_rule.values())
+
+
+def of_old_argument(name: str, where: str, rank: int = USUAL) -> Finding | None:
+    """What to write for a setting that Transformers no longer has under this name; None: it is no such name."""
+    if name in RENAMED:
+        step = f"write {RENAMED[name][0]} in place of {name}"
+        return Finding("hf-argument-renamed", where, f"Transformers renamed {name}", step, rank)
+    if name in GONE:
+        return Finding("hf-argument-gone", where, f"Transformers took {name} away", f"{name}: {GONE[name]}", rank)
+    return None
 
 
 def _codes(text: str, book: Handbook) -> Iterator[tuple[int, Finding]]:
@@ -72,13 +82,9 @@ def _rules(text: str, book: Handbook) -> Iterator[tuple[int, Finding]]:
 def _arguments(text: str) -> Iterator[tuple[int, Finding]]:
     for found in _OLD_ARGUMENT.finditer(text):
         owner, name = found.groups()
-        line = _line_at(text, found.start()).strip()
-        if name in RENAMED and "Arguments" in owner:
-            new = RENAMED[name][0]
-            step = f"write {new} in place of {name}"
-            yield found.start(), Finding("hf-argument-renamed", line, f"Transformers renamed {name}", step)
-        elif name in GONE and "Arguments" in owner:
-            yield found.start(), Finding("hf-argument-gone", line, f"Transformers took {name} away", f"{name}: {GONE[name]}")
+        finding = of_old_argument(name, _line_at(text, found.start()).strip()) if "Arguments" in owner else None
+        if finding:
+            yield found.start(), finding
 
 
 def _modules(text: str) -> Iterator[tuple[int, Finding]]:

@@ -15,7 +15,7 @@ from ..errors import InputError, UnreadableError, UsageError
 from ..interop.as_checkpoint import BEGINS_ANEW
 from ..interop.huggingface import load_pretrained
 from ..model import BERTLM
-from ..trainer.checkpoint import load_checkpoint, load_model
+from ..trainer.checkpoint import load_checkpoint, model_of
 from ..trainer.checkpoint_folder import is_checkpoint_folder
 
 STDIN = "-"
@@ -75,8 +75,9 @@ def open_model(path: str | os.PathLike[str], vocab_path: str | os.PathLike[str] 
     else:
         if vocab_path is None:
             raise UsageError(f"{path}: is a checkpoint; give its vocabulary with --vocab_path [E-USAGE]")
-        settings = load_checkpoint(path)["settings"]
-        loaded = Loaded(load_model(path), Vocab.load_vocab(vocab_path), Recipe(), list(settings.get(BEGINS_ANEW, ())))
+        state = load_checkpoint(path)
+        settings = state["settings"]
+        loaded = Loaded(model_of(path, state), Vocab.load_vocab(vocab_path), Recipe(), list(settings.get(BEGINS_ANEW, ())))
         trained_with = settings.get("vocab_sha256")
         if trained_with not in (None, loaded.vocab.fingerprint):
             raise InputError(f"{path}: was trained with another vocabulary than {vocab_path}; give that one [E-EXPORT-VOCAB]")

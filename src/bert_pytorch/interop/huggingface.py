@@ -16,7 +16,7 @@ from ..dataset.vocab import Vocab
 from ..errors import InputError
 from ..files import atomic_write
 from ..model import BERT, BERTLM
-from ..trainer.checkpoint import load_checkpoint, load_model
+from ..trainer.checkpoint import load_checkpoint, load_model, model_of
 from ..trainer.checkpoint_folder import is_checkpoint_folder
 from .hub_config import Sizes, hub_config, read_config, sizes_of
 from .hub_tokenizer import read_tokenizer, write_tokenizer
@@ -76,7 +76,7 @@ def export_checkpoint(
     if trained_with is not None and trained_with != own.fingerprint:
         message = f"{checkpoint}: was trained with another vocabulary than the one given"
         raise InputError(f"{message}; give that one [E-EXPORT-VOCAB]")
-    return export_model(load_model(checkpoint), own, output_dir, state)
+    return export_model(model_of(checkpoint, state), own, output_dir, state)
 
 
 def export_model(

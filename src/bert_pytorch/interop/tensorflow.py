@@ -63,9 +63,9 @@ def read_checkpoint(prefix: Path) -> dict[str, Tensor]:
             # A kernel there is [in, out], here [out, in].
             weights[_renamed(name)] = value.t().contiguous() if name.endswith("/kernel") else value
         return weights
+    except InputError:
+        raise
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
-        if isinstance(error, InputError):
-            raise
         reason = str(error).partition("\n")[0][:200]
         raise InputError(f"{prefix}.index: damaged: {reason}; copy its files again [E-HUB-WEIGHTS]") from error
 

@@ -11,6 +11,7 @@ import pickle
 import time
 import warnings
 import zipfile
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -145,7 +146,15 @@ def load_model(path: str | os.PathLike[str]) -> BERTLM:
     Raises:
         InputError: As `load_checkpoint`.
     """
-    state = load_checkpoint(path)
+    return model_of(path, load_checkpoint(path))
+
+
+def model_of(path: str | os.PathLike[str], state: Mapping[str, Any]) -> BERTLM:
+    """The model of a checkpoint that `load_checkpoint` has read from `path`, as `load_model` gives it.
+
+    Raises:
+        InputError: Its sizes and its weights do not fit.
+    """
     try:
         bert = BERT(**state["model_config"])
     except TypeError as error:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import InputError, SaveError
-from ..files import sync_folder
+from ..files import save_error, sync_folder
 from .checkpoint_folder import Contents, check_checkpoint, size_of, write_checkpoint
 
 _NAME = re.compile(r"checkpoint-(\d+)")
@@ -232,7 +232,4 @@ def _lock_file(descriptor: int) -> None:
 
 
 def _save_error(path: Path, error: OSError) -> SaveError:
-    reason = error.strerror or str(error)
-    return SaveError(
-        f"{path}: cannot be written: {reason}; free space or name another path, earlier checkpoints are whole [E-SAVE]"
-    )
+    return save_error(path, error, "earlier checkpoints are")
