@@ -172,7 +172,8 @@ def test_a_killed_process_is_begun_anew_and_nothing_changes(trained, tmp_path):
     """Dropout too: each process goes on with its own draws."""
     plan = {**PLAN, "save_steps": 3}
     whole, killed = ({"settings": plan, "dropout": 0.3, "folder": str(tmp_path / name)} for name in ("whole", "killed"))
-    assert launch(2, [whole], tmp_path)[0] == 0
+    status, err = launch(2, [whole], tmp_path)
+    assert status == 0, err[-3000:]
     status, err = launch(2, [{**killed, "kill": [1, 8]}], tmp_path, options=["--max_restarts=3"])
     assert status == 0, err[-3000:]
     states = [load_checkpoint(tmp_path / name / "checkpoint-20") for name in ("whole", "killed")]
@@ -183,7 +184,8 @@ def test_a_killed_process_is_begun_anew_and_nothing_changes(trained, tmp_path):
 def test_a_process_killed_while_its_parts_are_written_leaves_no_half_checkpoint(tmp_path):
     plan = {**PLAN, "save_steps": 4, "sharding": "full"}
     whole, killed = ({"settings": plan, "dropout": 0.3, "folder": str(tmp_path / name)} for name in ("whole", "killed"))
-    assert launch(2, [whole], tmp_path)[0] == 0
+    status, err = launch(2, [whole], tmp_path)
+    assert status == 0, err[-3000:]
     status, err = launch(2, [{**killed, "kill_save": [1, 3]}], tmp_path, options=["--max_restarts=3"])
     assert status == 0, err[-3000:]
     # The third save was that of step 12, which was lost, so that steps 9 to 12 were done twice.
@@ -215,7 +217,8 @@ def test_kills_at_random_moments_change_nothing(tmp_path, seed, sharding):
     draw = random.Random(f"{seed} {sharding}")
     plan = {**PLAN, "max_steps": 300, "eval_steps": 100, "save_steps": 3, "save_total_limit": 2, "sharding": sharding}
     whole, killed = ({"settings": plan, "dropout": 0.3, "folder": str(tmp_path / name)} for name in ("whole", "killed"))
-    assert launch(2, [whole], tmp_path)[0] == 0
+    status, err = launch(2, [whole], tmp_path)
+    assert status == 0, err[-3000:]
     n_killed = 0
 
     def kill_some(process):
@@ -251,7 +254,8 @@ def test_a_signal_to_one_process_stops_all_of_them_saved(tmp_path):
     # torchrun ends the other as soon as one has ended.
     assert re.search(rf"rank [01]: stopped by signal {int(signal.SIGTERM)} after step 7: saved as", err)
     run["settings"] = {**PLAN, "resume_from_checkpoint": "last"}
-    assert launch(2, [run, {"settings": PLAN, "folder": str(tmp_path / "whole"), "dropout": 0.3}], tmp_path)[0] == 0
+    status, err = launch(2, [run, {"settings": PLAN, "folder": str(tmp_path / "whole"), "dropout": 0.3}], tmp_path)
+    assert status == 0, err[-3000:]
     states = [load_checkpoint(tmp_path / name / "checkpoint-20")["model"] for name in ("whole", "run")]
     assert same_tensors(*states)
 

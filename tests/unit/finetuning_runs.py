@@ -42,10 +42,11 @@ def write_lines(path, rows):
     return str(path)
 
 
-def write_task(folder, task, n_rows=64):
-    """A training file of a task; returns its path."""
-    rows = texts(n_rows)
-    draw = random.Random(1)
+def write_task(folder, task, n_rows=64, seed=0):
+    """A file of a task in a folder, which is made; returns its path."""
+    folder.mkdir(exist_ok=True)
+    rows = texts(n_rows, seed)
+    draw = random.Random(seed + 1)
     if task == "sentence-pair":
         pairs = [(a, b, int((i + j) % 2)) for i, (a, _) in enumerate(rows) for j, (b, _) in enumerate(rows[i : i + 1])]
         return write_rows(folder / "pairs.tsv", ("sentence1", "sentence2", "label"), pairs)

@@ -81,7 +81,9 @@ def test_tasks_train_from_a_checkpoint_of_this_project(task, engine, models, tmp
     ("task", "least"), [("sequence-classification", 0.9), ("token-classification", 0.9), ("question-answering", 0.6)]
 )
 def test_both_engines_learn_what_can_be_learned(task, least, engine, models, tmp_path):
-    report = run(tmp_path, task, models["bert"], engine=engine, **LONGER, seed=3)
+    others = write_task(tmp_path / "others", task, seed=7)
+    report = run(tmp_path, task, models["bert"], engine=engine, validation_file=others, **LONGER, seed=3)
+    assert report["validation_rows"] == 64
     assert report["score"] >= least
     assert report["seen_share"] == 0.0
 
