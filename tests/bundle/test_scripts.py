@@ -30,6 +30,7 @@ REQUIRED = {
     "search.py": ("task=regression", "model=m", "output_dir=bert-smoke/o"),
     "predict.py": ("--model", "bert-smoke", "--input", "bert-smoke/corpus.txt", "--output", "bert-smoke/p"),
     "evaluate.py": ("--model", "bert-smoke", "--data", "bert-smoke/corpus.txt"),
+    "evaluate_checkpoint.py": ("--model", "m", "--vocab_path", "v", "--corpus", "bert-smoke/corpus.txt"),
     "plan_run.py": ("-c", "bert-smoke/corpus.txt", "-v", "bert-smoke/vocab.json"),
     "embed.py": ("--model", "m", "--input", "bert-smoke/corpus.txt", "--output", "bert-smoke/v.npy"),
     "fill_mask.py": ("--model", "m", "--text", "<mask>"),

@@ -156,6 +156,7 @@ def test_bad_rows_are_left_out_and_counted_where_asked_for(tmp_path):
         ("a.conll", b"Mia\n", "a.conll:1: expected a token and its tag"),
         ("a.tsv", b"text\tlabel\n", "no rows"),
         ("a.doc", b"x", "its ending names no format"),
+        ("a.txt", b"good film\n\nfilm\t1\n", "a.txt:3: a tab, but .txt is one text a line"),
         ("a.parquet", b"x", "no Parquet"),
     ],
 )
@@ -167,6 +168,13 @@ def test_files_of_no_known_form_are_named_with_the_line(name, content, words, tm
         read_table(str(tmp_path / name))
     assert words in str(caught.value)
     assert caught.value.code == "E-FINETUNE-FORMAT"
+
+
+def test_a_text_a_line_keeps_its_number(tmp_path):
+    (tmp_path / "a.txt").write_bytes("\ufeffgood film\r\n\r\n\u2028bad film\x0b\n".encode())
+    table = read_table(str(tmp_path / "a.txt"))
+    assert (table.columns, table.lines) == (["text"], [1, 3])
+    assert [row["text"] for row in table.rows] == ["good film", "\u2028bad film\x0b"]
 
 
 def test_a_missing_file_is_said(tmp_path):

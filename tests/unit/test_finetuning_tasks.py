@@ -14,7 +14,18 @@ from bert_pytorch.finetuning.run import finetune
 from bert_pytorch.finetuning.settings import read_settings, settings_of
 
 from .examples import ROOT, SHARED
-from .finetuning_runs import LONGER, run, write_bert, write_checkpoint, write_gpt2, write_lines, write_t5, write_task
+from .finetuning_runs import (
+    LONGER,
+    run,
+    texts,
+    write_bert,
+    write_checkpoint,
+    write_gpt2,
+    write_lines,
+    write_rows,
+    write_t5,
+    write_task,
+)
 
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -99,6 +110,29 @@ def test_predictions_of_a_saved_model_are_those_of_the_run(engine, models, tmp_p
     record = record_of(answered, 0)
     assert record["label"] in ("0", "1")
     assert 0.5 <= record["confidence"] <= 1.0
+
+
+@pytest.mark.parametrize("engine", ["transformers", "native"])
+def test_lines_of_text_are_predicted_as_rows_of_the_column_of_training(engine, models, tmp_path):
+    path = write_rows(tmp_path / "train.tsv", ("opinion", "label"), texts())
+    run(tmp_path, "sequence-classification", models["bert"], train_file=path, text_column="opinion", engine=engine)
+    (tmp_path / "new.txt").write_text("".join(f"{text}\n\n" for text, _ in texts(8)), encoding="utf-8")
+    ours, theirs = (
+        predict_file(str(tmp_path / "tuned"), str(tmp_path / name), with_labels=False) for name in ("new.txt", "train.tsv")
+    )
+    records = [[record_of(answered, i) for i in range(8)] for answered in (ours, theirs)]
+    assert [record.pop("row") for record in records[0]] == [str(2 * i + 1) for i in range(8)]
+    assert [record["text"] for record in records[0]] == [text for text, _ in texts(8)]
+    for one, other in zip(*records, strict=True):
+        assert one["label"] == other["label"]
+        assert one["confidence"] == pytest.approx(other["confidence"], abs=1e-5)
+
+
+def test_lines_of_text_are_tagged_word_by_word(models, tmp_path):
+    run(tmp_path, "token-classification", models["bert"], engine="native")
+    (tmp_path / "new.txt").write_text("the film and Mia Smith .\n", encoding="utf-8")
+    answered = predict_file(str(tmp_path / "tuned"), str(tmp_path / "new.txt"), with_labels=False)
+    assert record_of(answered, 0)["tokens"] == ["the", "film", "and", "Mia", "Smith", "."]
 
 
 def test_a_sequence_to_sequence_model_predicts_texts(models, tmp_path):

@@ -61,6 +61,14 @@ def test_a_run_that_fits(plan, here):
     assert sorted(os.listdir(here)) == ["corpus.txt", "vocab.json"]
 
 
+def test_minutes_become_steps_that_leave_time_to_evaluate(plan, known_memory):
+    report = plan("-b", "16", "--max_minutes", "2")[1]
+    assert report["budget_steps"] == int(0.7 * 120 / report["seconds_per_step"])
+    assert 0.6 * 120 < report["budget_seconds"] <= 0.7 * 120
+    both = plan("-b", "16", "--max_minutes", "2", "--token_budget", "10000")[1]
+    assert both["budget_steps"] == pytest.approx(10_000 / (16 * 23), abs=2)
+
+
 def test_parameters_are_those_of_the_model_that_bert_trains(plan, known_memory):
     from bert_pytorch.cli import train
 

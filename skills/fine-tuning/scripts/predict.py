@@ -3,8 +3,10 @@
 
     predict.py --model tuned --input new.tsv --output predictions.jsonl
 
-Columns are those of training; labels that are there are ignored. Confidence is the probability of what is said, in [0, 1]: of a
-set of labels that of the least sure, of tags that of the least sure word, of an answer its share among the 20 best.
+Columns are those of training, labels that are there are ignored; a .txt has one text a line. Each object has row (the line),
+text, label and confidence (by the task labels, value, output, answer, or tags and entities in place of label). Confidence is
+the probability of what is said, in [0, 1]: of a set of labels that of the least sure, of tags that of the least sure word, of
+an answer its share among the 20 best.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 """Say before a run what it takes: parameters, memory, time, and the largest batch that fits. Takes the flags of bert.
 
 A few steps are done on real batches and thrown away; memory is that of a batch whose rows are all full. With -o or --cache_dir
-the corpus stays encoded for the run itself. --gpus measures nothing: it plans for other hardware by formulas that
+the corpus stays encoded for the run itself. --max_minutes M, of bert, asks here for the --max_steps that fit into M minutes,
+30 % of them left for evaluating and saving. --gpus measures nothing: it plans for other hardware by formulas that
 references/distributed.md states. Exit 0: the run fits; 1: it does not, and the advice says what to change.
 """
 
@@ -42,6 +43,9 @@ BITS = "float32_matmul_precision"
 WAYS = {"bf16": {"bf16": True, "fp16": False}, f"{BITS} medium": {BITS: "medium"}, "torch_compile": {"torch_compile": True}}
 PAYS = 0.95
 """One of them pays when a step takes at most this share of its time."""
+PLANNED = ("seconds_per_epoch", "planned_seconds", "budget_steps", "budget_seconds")
+SHARE_TO_TRAIN = 0.7
+"""Of the minutes asked for; the rest is for evaluating, saving, and a machine that is busier than now."""
 
 
 class PlanParser(Parser):
@@ -244,24 +248,19 @@ def plan(
         "planned_steps": n_planned,
         "steps_per_epoch": -(-n_batches_a_pass // args.gradient_accumulation_steps),
     }
-    report |= times(report, timed, args.token_budget)
+    report |= times(report, timed, args)
     return shown(args, {**report, "step_time_ratios": ratios, "advice": advice, "device": str(trainer.device)})
 
 
-def times(report: dict[str, object], timed: dict[str, float] | None, token_budget: int | None) -> dict[str, object]:
-    """Seconds of a step, of a pass, of the plan, and to a number of real tokens; null where nothing was timed."""
-    names = (
-        "seconds_per_step",
-        "real_tokens_per_second",
-        "seconds_per_epoch",
-        "planned_seconds",
-        "budget_steps",
-        "budget_seconds",
-    )
+def times(report: dict[str, object], timed: dict[str, float] | None, args: argparse.Namespace) -> dict[str, object]:
+    """Seconds of a step, of a pass, of the plan, and of the tokens or minutes asked for; null where nothing was timed."""
+    names = ("seconds_per_step", "real_tokens_per_second", *PLANNED)
     if timed is None:
         return dict.fromkeys(names)
     seconds = timed["step"]
-    n_steps = None if token_budget is None else -(-token_budget // max(1, round(timed["tokens"])))
+    bounds = [] if args.token_budget is None else [-(-args.token_budget // max(1, round(timed["tokens"])))]
+    bounds += [] if args.max_minutes is None else [max(1, int(SHARE_TO_TRAIN * 60 * args.max_minutes / seconds))]
+    n_steps = min(bounds, default=None)
     values = (
         *(seconds, timed["tokens"] / seconds, seconds * report["steps_per_epoch"], seconds * report["planned_steps"]),
         *(n_steps, None if n_steps is None else seconds * n_steps),
@@ -285,7 +284,7 @@ def facts(report: dict[str, object]) -> list[str]:
         lines.append(f"{report['seconds_per_step']:.3g} s a step, {report['real_tokens_per_second']:.0f} tokens/s")
         lines.append(f"{report['planned_steps']} steps planned: {report['planned_seconds'] / 60:.1f} minutes")
     if report["budget_steps"] is not None:
-        lines.append(f"token budget: --max_steps {report['budget_steps']}: {report['budget_seconds'] / 60:.1f} minutes")
+        lines.append(f"budget: --max_steps {report['budget_steps']}: {report['budget_seconds'] / 60:.1f} minutes")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Labelled data from files: tables (CSV, TSV, JSONL, Parquet), CoNLL columns, SQuAD JSON, folders of the datasets package."""
+"""Rows of files: tables (CSV, TSV, JSONL, Parquet), CoNLL columns, SQuAD JSON, a text a line, folders of `datasets`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ Row = Mapping[str, Any]
 _ENDINGS = {
     **{".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json"},
     **{".parquet": "parquet", ".pq": "parquet", ".conll": "conll", ".bio": "conll", ".iob": "conll", ".iob2": "conll"},
+    **{".txt": "text"},
 }
 
 
@@ -50,7 +51,8 @@ def read_table(path: str, file_format: str | None = None) -> Table:
 
     Args:
         path: The file.
-        file_format: One of csv, tsv, jsonl, json, parquet, conll, squad; None: as its name ends, and JSON by what is in it.
+        file_format: One of csv, tsv, jsonl, json, parquet, conll, squad, text (a text a line, column `text`); None: as its name
+            ends, and JSON by what is in it.
 
     Raises:
         UnreadableError: It cannot be read.
@@ -66,7 +68,7 @@ def read_table(path: str, file_format: str | None = None) -> Table:
     else:
         readers: dict[str, Callable[[str, str], Table]] = {
             **{"csv": _read_csv, "tsv": _read_tsv, "jsonl": _read_lines, "json": _read_json},
-            **{"conll": _read_conll, "squad": _read_json},
+            **{"conll": _read_conll, "squad": _read_json, "text": _read_texts},
         }
         table = readers[kind](path, _text_of(path))
     if not table.rows:
@@ -144,6 +146,15 @@ def _read_delimited(path: str, text: str, delimiter: str, quoting: Literal[0, 3]
 def _check_header(path: str, columns: Sequence[str]) -> None:
     if len(set(columns)) < len(columns) or not all(columns):
         raise InputError(f"{path}:1: expected names of columns, each once, got {columns}; add a first line [E-FINETUNE-FORMAT]")
+
+
+def _read_texts(path: str, text: str) -> Table:
+    found = [(line, number) for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1) if line.strip()]
+    with_tab = next((number for line, number in found if "\t" in line), None)
+    if with_tab is not None:
+        message = "a tab, but .txt is one text a line; if it has columns, name them in a first line and the file .tsv"
+        raise InputError(f"{path}:{with_tab}: {message} [E-FINETUNE-FORMAT]")
+    return Table(path, ["text"], [{"text": line} for line, _ in found], [number for _, number in found])
 
 
 def _read_lines(path: str, text: str) -> Table:

@@ -14,7 +14,7 @@ from .tasks import ANSWERS, CLASSIFICATION, SINGLE, TASKS, Task, find_task, metr
 
 _FROM_1 = ("max_length", "max_target_length", "max_answer_tokens", "min_train_rows", "max_train_rows", "stop_after_steps")
 ENGINES = ("transformers", "native")
-FORMATS = ("csv", "tsv", "jsonl", "json", "parquet", "conll", "squad")
+FORMATS = ("csv", "tsv", "jsonl", "json", "parquet", "conll", "squad", "text")
 POOLINGS = ("cls", "mean", "max")
 NATIVE_ONLY = ("pooling", "layer_rate_decay", "freeze_layers", "freeze_embeddings")
 DEFAULTS: dict[str, object] = {
@@ -53,7 +53,9 @@ class Settings:
     validation_file: str | None = field(default=None, metadata={"help": "held-out data (validation_share of training)"})
     test_file: str | None = field(default=None, metadata={"help": "data measured once, at the end"})
     data_dir: str | None = field(default=None, metadata={"help": "folder saved by the datasets package, with splits"})
-    file_format: str | None = field(default=None, metadata={"help": "csv, tsv, jsonl, parquet, conll, squad (by the name)"})
+    file_format: str | None = field(
+        default=None, metadata={"help": "csv, tsv, jsonl, parquet, conll, squad, text (by the name)"}
+    )
     validation_share: float = field(default=0.1, metadata={"help": "share held out where there is no validation_file"})
     text_column: str | None = field(default=None, metadata={"help": "the text, or first text; found by usual names"})
     pair_column: str | None = field(default=None, metadata={"help": "the second text of a pair"})
