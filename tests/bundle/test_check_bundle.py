@@ -81,7 +81,7 @@ PLANTS = [
     ("encodings", SOURCE, END, 'Path("a").write_text("x")\n', ['Path("a")']),
     ("encodings", SOURCE, END, "subprocess.run([], text=True)\nsubprocess.run([])\n", ["subprocess.run([], text"]),
     ("encodings", SOURCE, END, 'os.fdopen(3)\nNamedTemporaryFile()\nNamedTemporaryFile("w")\n', ["os.fdopen", 'File("w")']),
-    ("tested-versions", TESTED, "date: 2026-12-02}\ntorch", "day: 2026-12-02}\ntorch", ["python:"]),
+    ("tested-versions", TESTED, "date: 2026-12-03}\ntorch", "day: 2026-12-03}\ntorch", ["python:"]),
     ("tested-versions", TESTED, 'torch: {lowest: "', 'torch: {lowest: "99.', ["torch:"]),
     ("tested-versions", TESTED, "# What the tests", "]: [", [1]),
 ]  # fmt: skip
