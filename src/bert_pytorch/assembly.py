@@ -102,10 +102,19 @@ def load_start(args: argparse.Namespace, vocab: Vocab) -> BERTLM | None:
         if asked not in (usual, there):
             message = f"--{name} {asked} contradicts --model_name_or_path {path}, which has {there}"
             raise UsageError(f"{message}; leave it out [E-SETTING-CONFLICT]")
-    if args.seq_len > bert.max_len:
-        message = f"--seq_len is {args.seq_len}, expected at most {bert.max_len}, which {path} takes"
-        raise InputError(f"{message}; lower it [E-MODEL-LENGTH]")
+    check_length(args, bert.max_len, path)
     return loaded.model
+
+
+def check_length(args: argparse.Namespace, max_len: int, path: str) -> None:
+    """Refuse a `--seq_len` beyond what the model at `path` takes.
+
+    Raises:
+        InputError: It is.
+    """
+    if args.seq_len > max_len:
+        message = f"--seq_len is {args.seq_len}, expected at most {max_len}, which {path} takes"
+        raise InputError(f"{message}; lower it [E-MODEL-LENGTH]")
 
 
 def make_bert(args: argparse.Namespace, vocab: Vocab) -> BERT:

@@ -57,6 +57,13 @@ def launch(n, runs, folder, *, options=(), timeout=240, meanwhile=None):
     return status, err.read_text()
 
 
+def succeed(n, runs, folder, **options):
+    """`launch` that must end well; its stderr."""
+    status, err = launch(n, runs, folder, **options)
+    assert status == 0, err[-3000:]
+    return err
+
+
 def runs_in(folder, names):
     (folder).mkdir(parents=True, exist_ok=True)
     return [{"settings": PLAN, **KINDS[name], "folder": str(folder / name)} for name in names]
@@ -75,8 +82,7 @@ def folder(tmp_path_factory):
 def trained(folder):
     """Every kind of run, by 1, 2 and 4 processes."""
     for n in (1, 2, 4):
-        status, err = launch(n, runs_in(folder / str(n), KINDS), folder)
-        assert status == 0, err[-3000:]
+        succeed(n, runs_in(folder / str(n), KINDS), folder)
     return folder
 
 
@@ -134,8 +140,7 @@ def test_a_checkpoint_of_two_goes_on_with_any_number(trained, tmp_path, name, n)
     run["settings"] = {**run["settings"], "resume_from_checkpoint": str(trained / "2" / name / "checkpoint-10")}
     if n == 1:
         run["settings"].pop("sharding", None)
-    status, err = launch(n, [run], tmp_path)
-    assert status == 0, err[-3000:]
+    succeed(n, [run], tmp_path)
     after = [entry for entry in figures(trained / "2", name)["logs"] if entry["step"] > 10]
     assert_same_curve_after(after, figures(tmp_path, name)["logs"])
 
@@ -151,8 +156,7 @@ def test_parts_become_one_file_by_a_command(trained, tmp_path, capsys):
     assert same_tensors(load_checkpoint(file)["optimizer"], load_checkpoint(folder)["optimizer"])
     run = runs_in(tmp_path, ["full"])[0]
     run["settings"] = {**run["settings"], "resume_from_checkpoint": str(file)}
-    status, err = launch(1, [run], tmp_path)
-    assert status == 0, err[-3000:]
+    succeed(1, [run], tmp_path)
     after = [entry for entry in figures(trained / "4", "full")["logs"] if entry["step"] > 10]
     assert_same_curve_after(after, figures(tmp_path, "full")["logs"])
     status, report = consolidate(folder, "-o", file)
@@ -172,10 +176,8 @@ def test_a_killed_process_is_begun_anew_and_nothing_changes(trained, tmp_path):
     """Dropout too: each process goes on with its own draws."""
     plan = {**PLAN, "save_steps": 3}
     whole, killed = ({"settings": plan, "dropout": 0.3, "folder": str(tmp_path / name)} for name in ("whole", "killed"))
-    status, err = launch(2, [whole], tmp_path)
-    assert status == 0, err[-3000:]
-    status, err = launch(2, [{**killed, "kill": [1, 8]}], tmp_path, options=["--max_restarts=3"])
-    assert status == 0, err[-3000:]
+    succeed(2, [whole], tmp_path)
+    succeed(2, [{**killed, "kill": [1, 8]}], tmp_path, options=["--max_restarts=3"])
     states = [load_checkpoint(tmp_path / name / "checkpoint-20") for name in ("whole", "killed")]
     assert same_tensors(states[0]["model"], states[1]["model"])
     assert same_tensors(states[0]["optimizer"], states[1]["optimizer"])
@@ -184,10 +186,8 @@ def test_a_killed_process_is_begun_anew_and_nothing_changes(trained, tmp_path):
 def test_a_process_killed_while_its_parts_are_written_leaves_no_half_checkpoint(tmp_path):
     plan = {**PLAN, "save_steps": 4, "sharding": "full"}
     whole, killed = ({"settings": plan, "dropout": 0.3, "folder": str(tmp_path / name)} for name in ("whole", "killed"))
-    status, err = launch(2, [whole], tmp_path)
-    assert status == 0, err[-3000:]
-    status, err = launch(2, [{**killed, "kill_save": [1, 3]}], tmp_path, options=["--max_restarts=3"])
-    assert status == 0, err[-3000:]
+    succeed(2, [whole], tmp_path)
+    err = succeed(2, [{**killed, "kill_save": [1, 3]}], tmp_path, options=["--max_restarts=3"])
     # The third save was that of step 12, which was lost, so that steps 9 to 12 were done twice.
     assert [len(re.findall(rf"^step {step}/", err, re.M)) for step in (8, 9, 12, 20)] == [1, 2, 2, 1]
     states = [load_checkpoint(tmp_path / name / "checkpoint-20") for name in ("whole", "killed")]
@@ -217,8 +217,7 @@ def test_kills_at_random_moments_change_nothing(tmp_path, seed, sharding):
     draw = random.Random(f"{seed} {sharding}")
     plan = {**PLAN, "max_steps": 300, "eval_steps": 100, "save_steps": 3, "save_total_limit": 2, "sharding": sharding}
     whole, killed = ({"settings": plan, "dropout": 0.3, "folder": str(tmp_path / name)} for name in ("whole", "killed"))
-    status, err = launch(2, [whole], tmp_path)
-    assert status == 0, err[-3000:]
+    succeed(2, [whole], tmp_path)
     n_killed = 0
 
     def kill_some(process):
@@ -231,8 +230,7 @@ def test_kills_at_random_moments_change_nothing(tmp_path, seed, sharding):
                 os.kill(draw.choice(found), signal.SIGKILL)
                 n_killed += 1
 
-    status, err = launch(2, [killed], tmp_path, options=["--max_restarts=3"], meanwhile=kill_some)
-    assert status == 0, err[-3000:]
+    succeed(2, [killed], tmp_path, options=["--max_restarts=3"], meanwhile=kill_some)
     assert n_killed >= 1
     states = [load_checkpoint(tmp_path / name / "checkpoint-300") for name in ("whole", "killed")]
     assert same_tensors(states[0]["model"], states[1]["model"])
@@ -254,8 +252,7 @@ def test_a_signal_to_one_process_stops_all_of_them_saved(tmp_path):
     # torchrun ends the other as soon as one has ended.
     assert re.search(rf"rank [01]: stopped by signal {int(signal.SIGTERM)} after step 7: saved as", err)
     run["settings"] = {**PLAN, "resume_from_checkpoint": "last"}
-    status, err = launch(2, [run, {"settings": PLAN, "folder": str(tmp_path / "whole"), "dropout": 0.3}], tmp_path)
-    assert status == 0, err[-3000:]
+    succeed(2, [run, {"settings": PLAN, "folder": str(tmp_path / "whole"), "dropout": 0.3}], tmp_path)
     states = [load_checkpoint(tmp_path / name / "checkpoint-20")["model"] for name in ("whole", "run")]
     assert same_tensors(*states)
 

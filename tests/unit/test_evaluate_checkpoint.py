@@ -80,6 +80,8 @@ def test_a_folder_in_the_form_of_transformers_is_the_same_model(call, trained, h
     ours, theirs = call(*MODEL, *asked, "--mlm_probability", "0.15")[1], call("--model", "hub", *asked)[1]
     assert theirs["eval_mlm_loss"] == pytest.approx(ours["eval_mlm_loss"], rel=1e-5)
     assert theirs["eval_n_targets"] == ours["eval_n_targets"]
+    with_vocab = call("--model", "hub", "--vocab_path", "vocab.json", *asked)[1]
+    assert with_vocab["eval_mlm_loss"] == theirs["eval_mlm_loss"]
 
 
 @pytest.mark.parametrize(

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
 
 from bert_pytorch.command import Parser, at_least, between, run, say
 from bert_pytorch.dataset.corpus import OBJECTIVES
 from bert_pytorch.inference.flags import add_json_flag, add_model_flags
+
+if TYPE_CHECKING:
+    from bert_pytorch.inference.loading import Loaded
 
 MASKING = ("whole_word_masking", "span_masking")
 REPORTED = ("loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy", "unigram_loss", "unigram_accuracy", "n_targets")
@@ -44,14 +47,15 @@ def build_parser() -> Parser:
     return parser
 
 
-def flags_of_bert(args: argparse.Namespace, settings: Mapping[str, object], max_len: int, folder: str) -> list[str]:
+def flags_of_bert(args: argparse.Namespace, loaded: Loaded, folder: str) -> list[str]:
     """The command line of `bert` that reads the corpora as its training did."""
+    settings = loaded.settings
     chosen = {
         "train_dataset": args.train_corpus or args.corpus,
         "test_dataset": args.corpus,
-        "vocab_path": args.vocab_path or os.path.join(args.model, "vocab.txt"),
-        "output_path": os.path.join(folder, "bert.model"),
-        "seq_len": args.seq_len or settings.get("seq_len", min(128, max_len)),
+        "vocab_path": args.vocab_path or args.model,
+        "output_path": f"{folder}/bert.model",
+        "seq_len": args.seq_len or settings.get("seq_len", min(128, loaded.model.bert.max_len)),
         "objective": args.objective or settings.get("objective", "mlm"),
         "mlm_probability": args.mlm_probability or settings.get("mlm_probability", 0.15),
         "batch_size": args.batch_size,
@@ -64,25 +68,20 @@ def flags_of_bert(args: argparse.Namespace, settings: Mapping[str, object], max_
 
 def work(args: argparse.Namespace) -> dict[str, object]:
     """Evaluate."""
-    from bert_pytorch.assembly import make_loaders
+    from bert_pytorch.assembly import check_length, make_loaders
     from bert_pytorch.cli import bert_parser
     from bert_pytorch.devices import check_device
-    from bert_pytorch.errors import InputError
     from bert_pytorch.inference.loading import open_model
     from bert_pytorch.inputs import check_data_flags, open_datasets, share_of_seen
     from bert_pytorch.interop.as_checkpoint import take_weights
     from bert_pytorch.trainer import BERTTrainer
-    from bert_pytorch.trainer.checkpoint import load_checkpoint
 
     with_cuda = check_device(args.device)
     loaded = open_model(args.model, args.vocab_path)
     loaded.check_heads("head for masked words", "mask_lm")
-    max_len = loaded.model.bert.max_len
-    settings = {} if args.vocab_path is None else load_checkpoint(args.model)["settings"]
     with tempfile.TemporaryDirectory() as folder:
-        data_args = bert_parser().parse(flags_of_bert(args, settings, max_len, folder))
-        if data_args.seq_len > max_len:
-            raise InputError(f"--seq_len is {data_args.seq_len}, expected at most {max_len}; lower it [E-MODEL-LENGTH]")
+        data_args = bert_parser().parse(flags_of_bert(args, loaded, folder))
+        check_length(data_args, loaded.model.bert.max_len, args.model)
         if data_args.objective != "mlm":
             loaded.check_heads("head for next sentences", "next_sentence")
         check_data_flags(data_args)

@@ -43,7 +43,7 @@ BITS = "float32_matmul_precision"
 WAYS = {"bf16": {"bf16": True, "fp16": False}, f"{BITS} medium": {BITS: "medium"}, "torch_compile": {"torch_compile": True}}
 PAYS = 0.95
 """One of them pays when a step takes at most this share of its time."""
-PLANNED = ("seconds_per_epoch", "planned_seconds", "budget_steps", "budget_seconds")
+TIMES = ("seconds_per_step", "real_tokens_per_second", "seconds_per_epoch", "planned_seconds", "budget_steps", "budget_seconds")
 SHARE_TO_TRAIN = 0.7
 """Of the minutes asked for; the rest is for evaluating, saving, and a machine that is busier than now."""
 
@@ -254,9 +254,8 @@ def plan(
 
 def times(report: dict[str, object], timed: dict[str, float] | None, args: argparse.Namespace) -> dict[str, object]:
     """Seconds of a step, of a pass, of the plan, and of the tokens or minutes asked for; null where nothing was timed."""
-    names = ("seconds_per_step", "real_tokens_per_second", *PLANNED)
     if timed is None:
-        return dict.fromkeys(names)
+        return dict.fromkeys(TIMES)
     seconds = timed["step"]
     bounds = [] if args.token_budget is None else [-(-args.token_budget // max(1, round(timed["tokens"])))]
     bounds += [] if args.max_minutes is None else [max(1, int(SHARE_TO_TRAIN * 60 * args.max_minutes / seconds))]
@@ -265,7 +264,7 @@ def times(report: dict[str, object], timed: dict[str, float] | None, args: argpa
         *(seconds, timed["tokens"] / seconds, seconds * report["steps_per_epoch"], seconds * report["planned_steps"]),
         *(n_steps, None if n_steps is None else seconds * n_steps),
     )
-    return dict(zip(names, values, strict=True))
+    return dict(zip(TIMES, values, strict=True))
 
 
 def shown(args: argparse.Namespace, report: dict[str, object]) -> dict[str, object]:

@@ -79,7 +79,9 @@ def _tables(settings: Settings) -> dict[str, Table]:
     if settings.train_file is None:
         raise UsageError("no training data; set train_file, or data_dir [E-FINETUNE-SETTING]")
     files = {"train": settings.train_file, "validation": settings.validation_file, "test": settings.test_file}
-    return {name: read_table(path, settings.file_format) for name, path in files.items() if path is not None}
+    return {
+        name: read_table(path, settings.file_format, settings.text_column) for name, path in files.items() if path is not None
+    }
 
 
 def _check_count(n_rows: int, source: str, settings: Settings) -> None:

@@ -69,7 +69,7 @@ def predict_file(folder: str, path: str, *, with_labels: bool, batch_size: int =
     if name in (MASKED, CAUSAL):
         raise UsageError(f"{folder}: a {name} model gives no labels; load it for generation or filling [E-FINETUNE-TASK]")
     settings = replace(model.settings, skip_bad_rows=skip_bad_rows)
-    table = _named_as_in_training(read_table(path), settings.text_column)
+    table = read_table(path, text_column=settings.text_column)
     examples = make_examples(table, settings, model.labels, with_labels=with_labels).items
     with contextlib.redirect_stdout(sys.stderr):
         if settings.engine == "native":
@@ -77,13 +77,6 @@ def predict_file(folder: str, path: str, *, with_labels: bool, batch_size: int =
         else:
             predictions, n_cut = _hub(model, examples, batch_size)
     return Answered(model, table, examples, predictions, n_cut)
-
-
-def _named_as_in_training(table: Table, text_column: str | None) -> Table:
-    """Lines of text under the name that texts had in training."""
-    if table.columns != ["text"] or text_column is None:
-        return table
-    return replace(table, columns=[text_column], rows=[{text_column: row["text"]} for row in table.rows])
 
 
 def record_of(answered: Answered, i: int) -> dict[str, object]:

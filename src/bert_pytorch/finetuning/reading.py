@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -46,13 +47,14 @@ class Table:
         return Table(self.source, self.columns, [self.rows[i] for i in places], [self.lines[i] for i in places])
 
 
-def read_table(path: str, file_format: str | None = None) -> Table:
+def read_table(path: str, file_format: str | None = None, text_column: str | None = None) -> Table:
     """The rows of a file.
 
     Args:
         path: The file.
-        file_format: One of csv, tsv, jsonl, json, parquet, conll, squad, text (a text a line, column `text`); None: as its name
-            ends, and JSON by what is in it.
+        file_format: One of csv, tsv, jsonl, json, parquet, conll, squad, text (a text a line); None: as its name ends, and JSON
+            by what is in it.
+        text_column: The name under which lines of text are found again; None: `text`.
 
     Raises:
         UnreadableError: It cannot be read.
@@ -68,7 +70,7 @@ def read_table(path: str, file_format: str | None = None) -> Table:
     else:
         readers: dict[str, Callable[[str, str], Table]] = {
             **{"csv": _read_csv, "tsv": _read_tsv, "jsonl": _read_lines, "json": _read_json},
-            **{"conll": _read_conll, "squad": _read_json, "text": _read_texts},
+            **{"conll": _read_conll, "squad": _read_json, "text": partial(_read_texts, text_column or "text")},
         }
         table = readers[kind](path, _text_of(path))
     if not table.rows:
@@ -148,13 +150,13 @@ def _check_header(path: str, columns: Sequence[str]) -> None:
         raise InputError(f"{path}:1: expected names of columns, each once, got {columns}; add a first line [E-FINETUNE-FORMAT]")
 
 
-def _read_texts(path: str, text: str) -> Table:
+def _read_texts(column: str, path: str, text: str) -> Table:
     found = [(line, number) for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1) if line.strip()]
     with_tab = next((number for line, number in found if "\t" in line), None)
     if with_tab is not None:
         message = "a tab, but .txt is one text a line; if it has columns, name them in a first line and the file .tsv"
         raise InputError(f"{path}:{with_tab}: {message} [E-FINETUNE-FORMAT]")
-    return Table(path, ["text"], [{"text": line} for line, _ in found], [number for _, number in found])
+    return Table(path, [column], [{column: line} for line, _ in found], [number for _, number in found])
 
 
 def _read_lines(path: str, text: str) -> Table:

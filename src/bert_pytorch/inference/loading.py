@@ -6,8 +6,9 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO, NamedTuple
 
 from ..dataset.vocab import Vocab
@@ -38,6 +39,8 @@ class Loaded(NamedTuple):
     recipe: Recipe
     new: list[str]
     """Tensors that the folder did not have, and that hold nothing learned."""
+    settings: Mapping[str, object] = MappingProxyType({})
+    """What a checkpoint was trained with; a folder does not say."""
 
     def check_heads(self, what: str, name: str) -> None:
         """Refuse work that a head decides which has learned nothing.
@@ -77,7 +80,8 @@ def open_model(path: str | os.PathLike[str], vocab_path: str | os.PathLike[str] 
             raise UsageError(f"{path}: is a checkpoint; give its vocabulary with --vocab_path [E-USAGE]")
         state = load_checkpoint(path)
         settings = state["settings"]
-        loaded = Loaded(model_of(path, state), Vocab.load_vocab(vocab_path), Recipe(), list(settings.get(BEGINS_ANEW, ())))
+        new = list(settings.get(BEGINS_ANEW, ()))
+        loaded = Loaded(model_of(path, state), Vocab.load_vocab(vocab_path), Recipe(), new, settings)
         trained_with = settings.get("vocab_sha256")
         if trained_with not in (None, loaded.vocab.fingerprint):
             raise InputError(f"{path}: was trained with another vocabulary than {vocab_path}; give that one [E-EXPORT-VOCAB]")
