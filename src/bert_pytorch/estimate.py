@@ -15,6 +15,8 @@ RUNTIME_BYTES = 3 * GIB // 2
 """What CUDA, its libraries and the exchange take before a model is there; an assumption."""
 SHARE_TO_USE = 0.9
 """Of a GPU's memory: the allocator needs room between what is allocated."""
+SHARE_TO_TRAIN = 0.7
+"""Of the minutes a run may take; the rest is for evaluating, saving, and a machine that is busier than now."""
 LATENCY_SECONDS = 20e-6
 """Of one exchange, for each doubling of the processes; an assumption."""
 OVERLAP = 2 / 3
@@ -171,3 +173,17 @@ def largest_batch(sizes: Sizes, work: Work, cluster: Cluster, way: str) -> int:
         taken = sum(memory(sizes, work._replace(rows=rows), cluster.processes, way).values())
         low, high = (rows, high) if taken <= SHARE_TO_USE * cluster.memory_bytes else (low, rows - 1)
     return low
+
+
+def steps_within(step_seconds: float, step_tokens: float, tokens: int | None, minutes: float | None) -> int | None:
+    """Steps for a budget of tokens, or that fit into minutes; the fewer where both are given, None where neither is.
+
+    Args:
+        step_seconds: Of one step.
+        step_tokens: Real tokens of one step.
+        tokens: To be trained on.
+        minutes: That the whole run may take.
+    """
+    bounds = [] if tokens is None else [ceil(tokens / max(1, round(step_tokens)))]
+    bounds += [] if minutes is None else [max(1, int(SHARE_TO_TRAIN * 60 * minutes / step_seconds))]
+    return min(bounds, default=None)

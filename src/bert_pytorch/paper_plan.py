@@ -21,6 +21,7 @@ from .estimate import (
     largest_batch,
     memory,
     seconds_of_step,
+    steps_within,
 )
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def plan_on_paper(args: argparse.Namespace, vocab: Vocab, dataset: BERTDataset) 
     a_pass = ceil(len(dataset) / pairs)
     n_steps = args.max_steps or a_pass * args.epochs
     training_arguments(args, n_steps)  # Refuses what the run itself would.
-    budget = None if args.token_budget is None else -(-args.token_budget // max(1, round(tokens)))
+    budget = steps_within(seconds["step"], tokens, args.token_budget, args.max_minutes)
     report: dict[str, object] = {
         "ok": of_ways[way] <= usable,
         "parameters": sizes.parameters,

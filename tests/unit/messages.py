@@ -39,15 +39,11 @@ class Kept(logging.Handler):
 @contextlib.contextmanager
 def heard(name):
     handler, logger = Kept(), logging.getLogger(name)
-    # A fine-tuning in this process may have left errors alone to be said.
-    level = logger.level
-    logger.setLevel(logging.WARNING)
     logger.addHandler(handler)
     try:
         yield handler.lines
     finally:
         logger.removeHandler(handler)
-        logger.setLevel(level)
 
 
 def said(work):

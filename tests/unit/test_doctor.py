@@ -98,7 +98,7 @@ def test_a_killed_run_goes_on_by_the_line_that_is_printed(place):
         os.unlink(f"run/{name}")
     finding = diagnose_run(Path("run"), BOOK)[0]
     assert finding.rule == "run-unfinished"
-    assert finding.next.startswith("bert -c ")
+    assert finding.next.startswith(f"OMP_NUM_THREADS={torch.get_num_threads()} bert -c ")
     assert "CORPUS" not in finding.next
     assert "VOCAB" not in finding.next
     done = shell(finding.next)

@@ -223,6 +223,9 @@ def test_eight_gpus_and_a_thousand_are_planned_without_one(plan, monkeypatch):
     assert eight["budget_steps"] == pytest.approx(1e9 / (8 * 64 * 23), rel=0.01)
     assert "on paper" in eight["device"]
     assert "GiB" in out
+    hour = plan(*LARGE, "--gpus", "8", "--max_minutes", "60")[1]
+    assert hour["budget_steps"] == int(0.7 * 3600 / hour["seconds_per_step"])
+    assert hour["budget_seconds"] == pytest.approx(0.7 * 3600, rel=0.01)
     thousand = plan(*LARGE, "--gpus", "8", "--nodes", "125")[1]
     assert thousand["processes"] == 1000
     assert thousand["real_tokens_per_second"] <= 125 * eight["real_tokens_per_second"] * 1.0001

@@ -181,6 +181,30 @@ def test_a_time_budget_ends_the_run_saved(tmp_path):
     assert checkpoints(tmp_path)[-1] == trainer.optim_schedule.n_current_steps
 
 
+def test_a_run_cut_short_within_a_pass_is_saved_measured_and_goes_on_to_the_bit(tmp_path):
+    plan = {"num_train_epochs": 2, "output_dir": None, "output_path": str(tmp_path / "run.model")}
+    unbroken = start(tmp_path, **{**plan, "output_path": str(tmp_path / "other.model")})
+    unbroken.fit()
+    cut = start(tmp_path, [Stop(6, lambda control: setattr(control, "should_training_stop", True))], **plan)
+    report = cut.fit()
+    assert (report["stopped_by"], report["steps"]) == ("callback", 6)
+    assert report["checkpoint"] == f"{tmp_path}/run.model.ep1"
+    assert report["eval_loss"] == pytest.approx(cut.test(0)["loss"])
+    resumed = start(tmp_path, **plan, resume_from_checkpoint="last")
+    assert resumed.fit()["steps"] == 8
+    assert same_tensors(whole_state(resumed), whole_state(unbroken))
+
+
+def test_the_best_of_a_run_cut_short_in_a_folder_may_be_its_end(tmp_path):
+    trainer = start(tmp_path, max_steps=100_000, max_minutes=0.02, metric_for_best_model="loss", load_best_model_at_end=True)
+    report = trainer.fit()
+    evaluations = [entry for entry in history(tmp_path) if "eval_loss" in entry]
+    assert evaluations[-1]["step"] == report["steps"]
+    assert report["eval_loss"] == evaluations[-1]["eval_loss"]
+    best = min(evaluations, key=lambda entry: entry["eval_loss"])
+    assert report["best_model_checkpoint"] == f"checkpoint-{best['step']}"
+
+
 def test_short_memory_is_met_by_parts_of_the_same_step(tmp_path):
     fails = []
 

@@ -25,7 +25,7 @@ sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents 
 from bert_pytorch.assembly import check_device_flags, make_loaders, make_trainer, plan_steps
 from bert_pytorch.cli import bert_parser
 from bert_pytorch.command import Parser, at_least, between, run, say
-from bert_pytorch.estimate import GIB, SHARE_TO_USE
+from bert_pytorch.estimate import GIB, SHARE_TO_USE, steps_within
 from bert_pytorch.inputs import check_data_flags, open_datasets
 from bert_pytorch.memory import free_bytes, peak_memory_bytes
 from bert_pytorch.paper_plan import check_paper_flags, plan_on_paper
@@ -44,8 +44,6 @@ WAYS = {"bf16": {"bf16": True, "fp16": False}, f"{BITS} medium": {BITS: "medium"
 PAYS = 0.95
 """One of them pays when a step takes at most this share of its time."""
 TIMES = ("seconds_per_step", "real_tokens_per_second", "seconds_per_epoch", "planned_seconds", "budget_steps", "budget_seconds")
-SHARE_TO_TRAIN = 0.7
-"""Of the minutes asked for; the rest is for evaluating, saving, and a machine that is busier than now."""
 
 
 class PlanParser(Parser):
@@ -257,9 +255,7 @@ def times(report: dict[str, object], timed: dict[str, float] | None, args: argpa
     if timed is None:
         return dict.fromkeys(TIMES)
     seconds = timed["step"]
-    bounds = [] if args.token_budget is None else [-(-args.token_budget // max(1, round(timed["tokens"])))]
-    bounds += [] if args.max_minutes is None else [max(1, int(SHARE_TO_TRAIN * 60 * args.max_minutes / seconds))]
-    n_steps = min(bounds, default=None)
+    n_steps = steps_within(seconds, timed["tokens"], args.token_budget, args.max_minutes)
     values = (
         *(seconds, timed["tokens"] / seconds, seconds * report["steps_per_epoch"], seconds * report["planned_steps"]),
         *(n_steps, None if n_steps is None else seconds * n_steps),

@@ -54,7 +54,10 @@ def commands_of(folder: Path, state: Mapping[str, Any], *, is_finetuning: bool, 
     again = f"{new_line} --output_dir {new}"
     rate = float(arguments.get("learning_rate") or 1e-3) / 3
     corpus = files[0].removeprefix("-c ") if files else "CORPUS"
-    return Commands(again, f"{again} --lr {rate:.2g}", f"{line} --output_dir {here} --resume_from_checkpoint last", corpus)
+    # Equal to the last bit only with as many threads as before.
+    threads = f"OMP_NUM_THREADS={state['n_threads']} " if state.get("n_threads") else ""
+    resume = f"{threads}{line} --output_dir {here} --resume_from_checkpoint last"
+    return Commands(again, f"{again} --lr {rate:.2g}", resume, corpus)
 
 
 def _free(folder: Path) -> Path:

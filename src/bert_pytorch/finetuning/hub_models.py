@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -68,6 +70,22 @@ def as_folder(settings: Settings) -> str:
     raise InputError(f"{settings.model}: {message} [E-FINETUNE-MODEL]")
 
 
+@contextmanager
+def errors_alone() -> Iterator[None]:
+    """Let Transformers log errors and nothing less; afterwards it logs as before.
+
+    Raises:
+        UnavailableError: transformers is not installed.
+    """
+    logging = import_extra("transformers", "transformers").logging
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+
+
 def load_hub_model(settings: Settings, labels: LabelMap | None, folder: str | None = None) -> HubModel:
     """The model of a task, with its labels in its configuration.
 
@@ -81,7 +99,6 @@ def load_hub_model(settings: Settings, labels: LabelMap | None, folder: str | No
         UnavailableError: transformers is not installed.
     """
     transformers = import_extra("transformers", "transformers")
-    transformers.logging.set_verbosity_error()
     name = as_folder(settings) if folder is None else folder
     local = not settings.allow_network
     task, kind = settings.task_and_kind

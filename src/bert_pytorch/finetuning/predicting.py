@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 
 from ..errors import UsageError
-from ..extras import import_extra
 from .collating import PaddingCollator
 from .encoders import encoder_of
 from .examples import Example, make_examples
 from .features import make_features
 from .foreign import Network
-from .hub_models import load_hub_model
+from .hub_models import errors_alone, load_hub_model
 from .metrics import spans
 from .native_batches import NativeBatches
 from .native_evaluation import outputs_of
@@ -118,8 +117,8 @@ def _native(model: Finetuned, examples: Sequence[Example], batch_size: int) -> t
     return predict(outputs, features, examples, model.settings, model.labels), features.n_cut
 
 
+@errors_alone()
 def _hub(model: Finetuned, examples: Sequence[Example], batch_size: int) -> tuple[Predictions, int]:
-    import_extra("transformers", "transformers")
     settings = replace(model.settings, allow_network=False)
     hub = load_hub_model(settings, model.labels, model.folder)
     features = make_features(examples, hub.encoder, settings)

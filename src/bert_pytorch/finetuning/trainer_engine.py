@@ -17,7 +17,7 @@ from .data import Data
 from .examples import Example
 from .features import Feature, Features, make_features
 from .foreign import HubTokenizer, Prediction
-from .hub_models import HubModel, load_hub_model
+from .hub_models import HubModel, errors_alone, load_hub_model
 from .labels import LabelMap
 from .losses import Loss, make_loss
 from .metrics import Figures
@@ -72,6 +72,7 @@ class Measured:
         return predict(list(logits), self.features, self.examples, self.settings, self.labels)
 
 
+@errors_alone()
 def train(settings: Settings, data: Data, observer: Observer | None = None) -> Result:
     """Fine-tune with the Transformers Trainer.
 

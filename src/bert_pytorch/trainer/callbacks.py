@@ -195,6 +195,12 @@ class EarlyStoppingCallback:
         self.best, self.n_waited = state["best"], state["n_waited"]
 
 
+def who_stopped(handler: CallbackHandler) -> str:
+    """Whose wish it was that a run ends before its plan: `early_stopping`, or another `callback`."""
+    waits = (each for each in handler.callbacks if isinstance(each, EarlyStoppingCallback))
+    return "early_stopping" if any(each.has_stopped for each in waits) else "callback"
+
+
 class JsonlCallback:
     """Writes each log as a line of `log.jsonl` in the run's folder; a resumed run goes on behind what its checkpoint had."""
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, UserError
-from .callbacks import CallbackHandler, EarlyStoppingCallback, JsonlCallback, TensorBoardCallback, TrainerState
+from .callbacks import CallbackHandler, TrainerState, who_stopped
 from .distributed import lost_ranks_named
 from .measuring import EvaluationStoppedError, Measuring, as_held_out
 from .report import has_report
-from .reporting import ReportCallback, collected
+from .reporting import collected, with_built_in
 from .saving import Saver
 from .signals import InterruptedRunError, Signals
 from .state import restore
@@ -43,12 +43,7 @@ class Run:
         self.eval_strategy = self.args.eval_strategy or ("epoch" if has_data else "no")
         if not has_data and (self.eval_strategy != "no" or self.args.needs_evaluations):
             raise InputError("fit: evaluations are asked for without held-out data; give test_dataloader [E-TRAINER-NO-TEST]")
-        built_in: list[object] = [JsonlCallback(), *([] if self.args.logging_dir is None else [TensorBoardCallback()])]
-        if self.args.early_stopping_patience is not None:
-            built_in.append(EarlyStoppingCallback(self.args.early_stopping_patience, self.args.early_stopping_threshold))
-        if self.args.output_dir is not None and not any(isinstance(each, ReportCallback) for each in callbacks):
-            built_in.append(ReportCallback())
-        self.handler = CallbackHandler([*built_in, *callbacks], trainer, self.state)
+        self.handler = CallbackHandler(with_built_in(self.args, callbacks), trainer, self.state)
         self.measuring = Measuring(trainer, self.state, self.handler)
         self.signals, self._has_begun = Signals(), False
         self.saver = Saver(trainer, self.args, self.state)
@@ -116,21 +111,17 @@ class Run:
         is_first = step == 1 and args.logging_first_step
         control.should_log = args.logging_strategy == "steps" and (step % args.logging_steps == 0 or is_first)
         every = args.eval_steps or args.logging_steps
-        control.should_evaluate = self.eval_strategy == "steps" and step % every == 0 and self._is_late_enough(step)
+        control.should_evaluate = self.eval_strategy == "steps" and step % every == 0 and step >= args.eval_delay
         control.should_save = args.save_strategy == "steps" and step % (args.save_steps or _SAVE_STEPS) == 0
         self.handler.call("on_step_end")
         self._act()
         self._saved(self.saver.poll())
         if args.max_minutes is not None:
-            is_over = time.perf_counter() - self._began >= 60 * args.max_minutes
-            if trainer.world.highest(int(is_over)):
+            if trainer.world.highest(int(time.perf_counter() - self._began >= 60 * args.max_minutes)):
                 self._stop("max_minutes")
         self.signals.received = trainer.world.highest(self.signals.received or 0) or None
         if self.signals.received is not None:
             self._stop("signal")
-
-    def _is_late_enough(self, n: int) -> bool:
-        return n >= self.args.eval_delay
 
     def poll(self) -> None:
         """Within an evaluation: leave it when a signal has come."""
@@ -183,13 +174,23 @@ class Run:
                 # What training has reached is whole: it was the onlooker that failed. Others would not take part in a save.
                 self.saver.save(self._to_keep())
             raise
-        self._note_who_stopped()
+        if self.handler.control.should_training_stop and self.state.stopped_by == "plan":
+            self.state.stopped_by = who_stopped(self.handler)
         if args.save_strategy != "no":
             self._save()
         self._saved(self.saver.finish())
+        if self.handler.control.should_training_stop and trainer.position.is_within_pass:
+            self._cut_short()
         if args.load_best_model_at_end:
             self.saver.load_best()
         self.handler.call("on_train_end")
+
+    def _cut_short(self) -> None:
+        """Keep and measure what the begun pass has come to: a checkpoint first, which knows nothing of the evaluation."""
+        self._save_file(self.trainer.position.epoch)
+        if self.eval_strategy != "no" and not self.measuring.is_evaluated:
+            self.measuring.evaluate()
+            self.saver.name_best()
 
     def _nothing_is_left(self) -> None:
         """End well where the last checkpoint of a folder has all: whoever starts runs again until they end sees an end.
@@ -217,8 +218,7 @@ class Run:
         if is_whole:
             saved = self._save(again=self.measuring.evaluation_is_due)
             path = self._saved(self.saver.finish()) or saved or self.saver.path_now
-        if is_whole and path is None and self.args.output_path is not None:
-            path = self.saver.save_file(self.trainer.position.epoch, self._to_keep())
+            path = path or self._save_file(self.trainer.position.epoch)
         self.trainer.world.gather(None)  # A launcher that sees one process end ends the others: all is written first.
         where = f"saved as {path}; go on with --resume_from_checkpoint last" if path else "its last checkpoint stays"
         message = f"stopped by signal {number} after step {self.state.global_step}: {where} [E-INTERRUPTED]"
@@ -242,7 +242,7 @@ class Run:
             return
         self.state.epoch = float(epoch + 1)
         control.should_log = args.logging_strategy == "epoch"
-        control.should_evaluate = self.eval_strategy == "epoch" and self._is_late_enough(epoch + 1)
+        control.should_evaluate = self.eval_strategy == "epoch" and epoch + 1 >= args.eval_delay
         control.should_save = args.save_strategy == "epoch"
         self.handler.call("on_epoch_end")
         if control.should_log:
@@ -251,7 +251,7 @@ class Run:
         if args.output_path is not None:
             # Saved before the evaluation, which a run that goes on from here makes up for.
             self.measuring.evaluation_is_due = control.should_evaluate
-            self._checkpoint = self.saver.save_file(epoch, self._to_keep()) or self._checkpoint
+            self._save_file(epoch)
         self._act()
         if self.trainer.position.epoch == args.stop_after_epochs and not self.trainer.is_done:
             self._stop("stop_after_epochs")
@@ -276,11 +276,6 @@ class Run:
         if self._last_outcome is not None:
             self.measuring.log(self._last_outcome)
 
-    def _note_who_stopped(self) -> None:
-        if self.handler.control.should_training_stop and self.state.stopped_by == "plan":
-            waits = (each for each in self.handler.callbacks if isinstance(each, EarlyStoppingCallback))
-            self.state.stopped_by = "early_stopping" if any(each.has_stopped for each in waits) else "callback"
-
     def _stop(self, reason: str) -> None:
         self.handler.control.should_training_stop = True
         if self.state.stopped_by == "plan":
@@ -291,6 +286,11 @@ class Run:
 
     def _save(self, *, again: bool = False) -> str | None:
         return self._saved(self.saver.save(self._to_keep(), again=again))
+
+    def _save_file(self, epoch: int) -> str | None:
+        path = self.saver.save_file(epoch, self._to_keep())
+        self._checkpoint = path or self._checkpoint
+        return path
 
     def _saved(self, path: str | None) -> str | None:
         if path is not None:

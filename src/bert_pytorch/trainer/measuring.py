@@ -106,6 +106,11 @@ class Measuring:
         self.handler.call("on_evaluate", metrics=figures)
         self._compare(figures)
 
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether the weights are those that were evaluated last."""
+        return any(each["step"] == self.state.global_step and "eval_loss" in each for each in self.state.log_history)
+
     def state_dict(self) -> dict[str, Any]:
         """What goes on after a resume."""
         names = ("logged_sums", "pending_sums", "logged_step")

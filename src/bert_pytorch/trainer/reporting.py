@@ -1,10 +1,13 @@
-"""The report of a run, written when it ends, however it ends: figures, settings, and words filled in before and after."""
+"""The report of a run, written when it ends, however it ends: figures, settings, and words filled in before and after.
+
+Beside it the other callbacks that settings ask for.
+"""
 
 from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -13,6 +16,7 @@ import torch
 from .. import __version__
 from ..errors import SaveError
 from .batch import prepare_batch
+from .callbacks import EarlyStoppingCallback, JsonlCallback, TensorBoardCallback
 from .parallel import gathered
 from .randomness import random_state, set_random_state
 from .report import write_report
@@ -154,3 +158,13 @@ class ReportCallback:
 
 
 _WANTED = ("bert_input", "bert_label", "segment_label", "example")
+
+
+def with_built_in(args: TrainingArguments, callbacks: Sequence[object]) -> list[object]:
+    """The callbacks that the settings ask for, then the user's own."""
+    built_in: list[object] = [JsonlCallback(), *([] if args.logging_dir is None else [TensorBoardCallback()])]
+    if args.early_stopping_patience is not None:
+        built_in.append(EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold))
+    if args.output_dir is not None and not any(isinstance(each, ReportCallback) for each in callbacks):
+        built_in.append(ReportCallback())
+    return [*built_in, *callbacks]

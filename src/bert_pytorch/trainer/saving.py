@@ -200,18 +200,25 @@ class Saver:
         warnings.warn(f"{error}; training goes on", stacklevel=4)
 
     def save_file(self, epoch: int, run: Mapping[str, Any]) -> str | None:
-        """Write `output_path.epN` behind pass `epoch`, or within it; its path, if it could be written.
+        """Write `output_path.epN` behind pass `epoch`, or within it; its path, if there is one and it could be written.
 
         Raises:
             SaveError: As `save`.
         """
+        if self.args.output_path is None:
+            return None
         try:
-            return self.trainer.save(epoch, self.args.output_path or "", run={**run, "state": self.state.to_dict()})
+            return self.trainer.save(epoch, self.args.output_path, run={**run, "state": self.state.to_dict()})
         except SaveError as error:
             if self.args.on_save_error == "stop":
                 raise
             warnings.warn(f"{error}; training goes on", stacklevel=2)
             return None
+
+    def name_best(self) -> None:
+        """Where the step that was just evaluated is the best, and was saved before, name its checkpoint."""
+        if self.path_now is not None and self.state.best_global_step == self.state.global_step:
+            self.state.best_model_checkpoint = Path(self.path_now).name
 
     def load_best(self) -> None:
         """Take the weights of the best evaluation; where its checkpoint could not be saved, a warning says so."""

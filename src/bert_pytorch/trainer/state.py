@@ -21,7 +21,10 @@ from .randomness import random_state
 if TYPE_CHECKING:
     from .pretrain import BERTTrainer
 
-_HINTS = {"n_total_steps": " (to part one run, keep its plan and give --stop_after_epochs)"}
+_HINTS = {
+    "n_total_steps": " (to part one run, keep its plan and give --stop_after_epochs)",
+    "n_threads": " (OMP_NUM_THREADS sets them)",
+}
 _OF_THE_SCHEDULE = ("n_total_steps", "n_warmup_steps")
 _BATCH = "per_device_train_batch_size"
 _STAND_IN_THE_SCHEDULE = {"num_train_epochs", "max_steps", "warmup_steps", "warmup_ratio"}
