@@ -1,5 +1,6 @@
 """The figures by which settings are chosen, and the proposals."""
 
+import random
 from collections import Counter
 
 import pytest
@@ -28,7 +29,22 @@ def test_percentiles_are_lengths_that_so_many_do_not_exceed():
     [({5: 1}, 3, 16), ({21: 1}, 3, 24), ({22: 1}, 3, 32), ({22: 1}, 2, 24), ({22: 2, 5: 98}, 3, 16), ({9000: 1}, 3, 512)],
 )
 def test_the_length_proposed_holds_nearly_all_pairs(histogram, n_markers, seq_len):
-    assert propose_seq_len(histogram, n_markers) == seq_len
+    assert propose_seq_len([{1: 1}] * (n_markers - 1), histogram) == seq_len
+
+
+def test_pairs_that_are_drawn_as_not_next_fit_too():
+    draw = random.Random(0)
+    # What follows a long text is short, so that no true pair is long.
+    pairs = [" ".join("a" * n) for n in (draw.randint(1, 19) for _ in range(300))]
+    pairs = [(text, " ".join("b" * (20 - len(text.split())))) for text in pairs]
+    report = facts_of(pairs).report(None)
+    seq_len = report["trimmed"]["seq_len"]
+    drawn = [len(first.split()) + len(second.split()) + 3 for first, _ in pairs for _, second in pairs]
+    shares = [sum(n > length for n in drawn) / len(drawn) for length in (seq_len - 8, seq_len)]
+    assert shares[0] > 0.02 >= shares[1]
+    assert report["trimmed"]["false_pair_share"] == pytest.approx(shares[1], abs=1e-4)
+    assert report["trimmed"]["pairs"] == 0
+    assert f"{1 - shares[1]:.1%} of false" in report["proposals"]["seq_len"]["reason"]
 
 
 def test_vocabulary_figures_are_those_of_a_vocabulary_of_that_size():
@@ -58,7 +74,8 @@ def test_special_words_need_no_row():
     shares = {"coverage": 4 / 6, "unk_share": pytest.approx(2 / 6), "tokens_per_word": 1.0}
     assert report["vocabulary"]["given"] == {"types_known": 3, **shares}
     assert report["vocabulary"]["best"] == [{"size": 1000, "coverage": 5 / 6, "unk_share": pytest.approx(1 / 6)}]
-    assert report["trimmed"] == {"seq_len": 7, "pairs": 1, "tokens": 2, "pair_share": 1.0, "token_share": 2 / 6}
+    shares = {"pair_share": 1.0, "token_share": 2 / 6, "false_pair_share": 1.0}
+    assert report["trimmed"] == {"seq_len": 7, "pairs": 1, "tokens": 2, **shares}
     assert "vocab_size" not in facts_of([("<unk>", "<unk>")]).report(None)["proposals"]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import nsmallest
-from itertools import islice
+from itertools import accumulate, islice
 
 from ..dataset.tokenizer import propose_size
 from ..dataset.vocab import Vocab, WordVocab
@@ -17,6 +18,7 @@ VOCABULARY_SIZES = (1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 _N_TOP = 10
 _PERCENTILES = (50, 90, 99)
 _SHARE_THAT_FITS = 0.98
+_ROUNDING = 1e-9
 _SHORTEST, _LONGEST = 16, 512
 _MOST_UNKNOWN = 0.02
 _WORDS_PER_ROW = 50
@@ -117,11 +119,16 @@ class Facts:
         }
 
     def trimmed(self, seq_len: int) -> dict[str, object]:
-        """The pairs that lose words at this length, and the share of all words that is lost, as in `BERTDataset`."""
+        """The pairs that lose words at this length, and the share of all words that is lost, as in `BERTDataset`.
+
+        Of pairs that are drawn for "not next" the share alone is told: `false_pair_share`.
+        """
         room = seq_len - self.n_markers
         n_pairs = sum(n for length, n in self.pair_lengths.items() if length > room)
         n_lost = sum((length - room) * n for length, n in self.pair_lengths.items() if length > room)
         shares = {"pair_share": n_pairs / self.n_pairs, "token_share": n_lost / self.n_tokens}
+        if len(self.lengths) == 2:
+            shares["false_pair_share"] = round(share_longer(self.lengths, room), 4)
         return {"seq_len": seq_len, "pairs": n_pairs, "tokens": n_lost, **shares}
 
     def coverage(self, vocab: Vocab) -> dict[str, object]:
@@ -158,9 +165,12 @@ class Facts:
 
     def _propose(self) -> dict[str, dict[str, object]]:
         """A value and its reason for each setting."""
-        seq_len = propose_seq_len(self.pair_lengths, self.n_markers)
-        fit = 1 - sum(n for length, n in self.pair_lengths.items() if length > seq_len - self.n_markers) / self.n_pairs
-        reason = f"{fit:.1%} fit whole" + (f"; longer ones are trimmed at {_LONGEST}" if seq_len == _LONGEST else "")
+        seq_len = propose_seq_len(self.lengths, self.pair_lengths)
+        room = seq_len - self.n_markers
+        reason = f"{1 - share_longer([self.pair_lengths], room):.1%} fit whole"
+        if len(self.lengths) == 2 and (long := share_longer(self.lengths, room)):
+            reason += f", {1 - long:.1%} of false"
+        reason += f"; longer ones are trimmed at {_LONGEST}" if seq_len == _LONGEST else ""
         proposals = {"seq_len": _proposal(seq_len, reason)}
         low, high = _BATCH_SIZES
         batch_size = high
@@ -207,11 +217,28 @@ def percentiles(histogram: Mapping[int, int]) -> dict[str, int]:
     return {**found, "max": max(histogram, default=0)}
 
 
-def propose_seq_len(histogram: Mapping[int, int], n_markers: int) -> int:
-    """The least multiple of 8, from 16 to 512, at which 98 % of the pairs fit whole; 512 when none is."""
-    total = sum(histogram.values())
+def share_longer(histograms: Sequence[Mapping[int, int]], room: int) -> float:
+    """Share of those longer than `room` among texts, or among all pairs of a text of one histogram with one of the other."""
+    last = histograms[-1]
+    ordered = sorted(last)
+    up_to = [0, *accumulate(last[length] for length in ordered)]
+    if len(histograms) == 1:
+        return 1 - up_to[bisect_right(ordered, room)] / up_to[-1]
+    n_fit = sum(n * up_to[bisect_right(ordered, room - length)] for length, n in histograms[0].items())
+    return 1 - n_fit / (up_to[-1] * sum(histograms[0].values()))
+
+
+def propose_seq_len(lengths: Sequence[Mapping[int, int]], pair_lengths: Mapping[int, int]) -> int:
+    """The least multiple of 8, from 16 to 512, at which 98 % of the examples fit whole; 512 when none is.
+
+    Args:
+        lengths: How often each length of a text occurs, column by column; of two, any pair may be drawn as "not next".
+        pair_lengths: The same of the lines.
+    """
+    kinds = [[pair_lengths], *([lengths] if len(lengths) == 2 else [])]
     for seq_len in range(_SHORTEST, _LONGEST, 8):
-        if sum(n for length, n in histogram.items() if length + n_markers <= seq_len) >= _SHARE_THAT_FITS * total:
+        room = seq_len - len(lengths) - 1
+        if all(share_longer(each, room) <= 1 - _SHARE_THAT_FITS + _ROUNDING for each in kinds):
             return seq_len
     return _LONGEST
 
