@@ -9,6 +9,7 @@ from dataclasses import fields
 from .assembly import SIZES
 from .command import Parser, at_least, between, boolean, json_object, run
 from .dataset.corpus import OBJECTIVES
+from .launch import n_processes
 from .pipeline import build_vocabulary, pretrain
 from .trainer.arguments import ABOVE_0, FROM_0, FROM_1, SHARE, WHOLE, TrainingArguments
 
@@ -22,7 +23,12 @@ def parse_args(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 def train(argv: Sequence[str] | None = None) -> int:
     """Run the command `bert`; returns its exit status."""
-    return run(bert_parser(), pretrain, argv)
+    status = run(bert_parser(), pretrain, argv)
+    if status == 0 and n_processes() > 1:
+        from .trainer.distributed import stop
+
+        stop()
+    return status
 
 
 def build_vocab(argv: Sequence[str] | None = None) -> int:

@@ -81,6 +81,43 @@ def test_the_command_bert_goes_on_with_another_number_of_processes(launch, tmp_p
     assert math.isclose(report["eval_loss"], whole["eval_loss"], rel_tol=1e-5)
 
 
+@pytest.mark.parametrize("sharding", [None, "full", "grad"])
+def test_the_command_bert_on_two_reports_what_it_fills_in(launch, tmp_path, sharding):
+    """Of one held-out pair, of which the second process has nothing."""
+    (tmp_path / "one.txt").write_text((tmp_path / "corpus.txt").read_text().splitlines(keepends=True)[0])
+    words = ["-m", "bert_pytorch", "--config", "run.yaml", "--test_dataset", "one.txt", "--output_dir"]
+    how = [] if sharding is None else ["--sharding", sharding]
+    whole = closing(launch([], *words, "whole", "--batch_size", "8"))
+    parts = closing(launch([*TORCHRUN, *words, "parts", "--batch_size", "4", *how]))
+    for figure in ("steps", "real_tokens", "train_loss", "eval_loss"):
+        assert math.isclose(parts[figure], whole[figure], rel_tol=1e-5), figure
+    samples = [json.loads((tmp_path / name / "report.json").read_text())["samples"] for name in ("whole", "parts")]
+    assert len(samples[0]) == 1
+    for one, other in zip(*samples, strict=True):
+        assert one["text"] == other["text"]
+        for when in ("before", "after"):
+            assert [word for word, _ in one[when]] == [word for word, _ in other[when]]
+            assert [share for _, share in one[when]] == pytest.approx([share for _, share in other[when]], rel=1e-3)
+
+
+def test_a_process_that_ended_well_has_left_the_others(launch, tmp_path):
+    """Threads of the group that outlive it may abort a process that is ending, whose run was done."""
+    code = """
+import os, sys
+from bert_pytorch.cli import train
+status = train(sys.argv[1:])
+tasks = "/proc/self/task"
+print("threads", [open(f"{tasks}/{each}/comm").read().strip() for each in os.listdir(tasks)], file=sys.stderr)
+sys.exit(status)
+"""
+    (tmp_path / "main.py").write_text(code)
+    done = launch(TORCHRUN, "main.py", "--config", "run.yaml", "--batch_size", "4", "--output_dir", "o")
+    assert closing(done)["ok"]
+    told = [line for line in done.stderr.splitlines() if line.startswith("threads ")]
+    assert len(told) == 2
+    assert not any("gloo" in line for line in told)
+
+
 def test_what_is_wrong_in_all_is_said_once_on_stdout(launch):
     done = launch(TORCHRUN, SCRIPT, "--config", "run.yaml", "train_dataset=missing.txt", "output_dir=o")
     assert done.returncode != 0

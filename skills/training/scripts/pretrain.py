@@ -15,9 +15,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(next(p / "src" for p in Path(__file__).resolve().parents if (p / "src" / "bert_pytorch").is_dir())))
 
-from bert_pytorch.cli import bert_parser
-from bert_pytorch.command import Parser, run
-from bert_pytorch.pipeline import pretrain
+from bert_pytorch.cli import bert_parser, train
+from bert_pytorch.command import Parser
 
 
 def build_parser() -> Parser:
@@ -51,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = build_parser()
     args = parser.parse(argv)
     config = [] if args.config is None else ["--config", args.config]
-    return run(bert_parser(), pretrain, [*config, *words_of(parser, args.settings)])
+    return train([*config, *words_of(parser, args.settings)])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from ..launch import n_processes, n_restarts
 T = TypeVar("T")
 _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 DEFAULT_TIMEOUT = 1800.0
+_SECONDS_TO_LET_GO = 0.2
 
 
 class World(NamedTuple):
@@ -160,9 +163,16 @@ def start(with_cuda: bool, timeout_seconds: float = DEFAULT_TIMEOUT) -> World:
 
 
 def stop() -> None:
-    """Leave the others, at the end of a run."""
-    if dist.is_available() and dist.is_initialized():
+    """Leave the others that `start` met, as the last thing of a process that ended well.
+
+    Gloo's threads let go of a message a moment after it was received, and need the interpreter for it; one that is ending then
+    aborts the process (https://github.com/pytorch/pytorch/pull/179291). They end with their group, but not where something
+    still holds it: a model of several processes, or its mesh, which stays in torch's caches. So they get a moment too.
+    """
+    if n_processes() > 1 and dist.is_available() and dist.is_initialized():
+        gc.collect()
         dist.destroy_process_group()
+        time.sleep(_SECONDS_TO_LET_GO)
 
 
 @contextmanager

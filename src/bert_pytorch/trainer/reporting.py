@@ -17,7 +17,7 @@ from .. import __version__
 from ..errors import SaveError
 from .batch import prepare_batch
 from .callbacks import EarlyStoppingCallback, JsonlCallback, TensorBoardCallback
-from .parallel import gathered
+from .parallel import gathered, row_of_padding
 from .randomness import random_state, set_random_state
 from .report import write_report
 from .step import targets_of
@@ -137,7 +137,13 @@ class ReportCallback:
         data = trainer.train_data if trainer.test_data is None else trainer.test_data
         before, was_training, words = random_state(), trainer.model.training, self.vocab.itos
         batch = {name: value[:_N_SAMPLES] for name, value in next(iter(data)).items() if name in _WANTED}
+        # A process without a row of the first batch takes part all the same; the main one has some.
+        batch = batch if batch["bert_input"].numel() else row_of_padding(batch)
         trainer.model.eval()
+        with torch.no_grad():
+            # What lies in parts is set up by the first run through the whole of it.
+            if trainer.args.sharding is not None:
+                trainer.step.loss_of(batch)
         with torch.no_grad(), gathered(trainer.exchanger):
             prepared = prepare_batch(batch, trainer.bert.vocab_size, trainer.device)
             places, targets = prepared["places"][1], targets_of(prepared).tolist()
