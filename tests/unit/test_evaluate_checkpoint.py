@@ -3,13 +3,15 @@
 import json
 
 import pytest
+from torch.utils.data import DataLoader
 
+from bert_pytorch import BERTDataset, BERTTrainer
 from bert_pytorch.cli import train
 from bert_pytorch.interop.as_checkpoint import write_as_checkpoint
 from bert_pytorch.interop.huggingface import export_model
 from bert_pytorch.trainer import load_model
 
-from .examples import load_script, make_vocab, story_pairs, write_pairs
+from .examples import load_script, make_bert, make_vocab, story_pairs, write_pairs
 from .hub_folders import make_lm
 
 VOCAB = make_vocab(story_pairs())
@@ -76,12 +78,38 @@ def test_flags_win_over_what_training_did(call, trained):
 
 def test_a_folder_in_the_form_of_transformers_is_the_same_model(call, trained, here):
     export_model(load_model("model.ep1"), VOCAB, "hub")
-    asked = ["--corpus", "other.txt", "--seq_len", "13", "--objective", "mlm"]
-    ours, theirs = call(*MODEL, *asked, "--mlm_probability", "0.15")[1], call("--model", "hub", *asked)[1]
+    asked = ["--corpus", "other.txt", "--seq_len", "13", "--objective", "mlm", "--mlm_probability", "0.15"]
+    ours, theirs = call(*MODEL, *asked)[1], call("--model", "hub", *asked)[1]
     assert theirs["eval_mlm_loss"] == pytest.approx(ours["eval_mlm_loss"], rel=1e-5)
     assert theirs["eval_n_targets"] == ours["eval_n_targets"]
     with_vocab = call("--model", "hub", "--vocab_path", "vocab.json", *asked)[1]
     assert with_vocab["eval_mlm_loss"] == theirs["eval_mlm_loss"]
+
+
+def test_a_checkpoint_of_a_script_says_how_it_was_trained(call, here):
+    data, held_out = (
+        BERTDataset(name, VOCAB, 11, objective="mlm+nsp", mlm_probability=0.3) for name in ("corpus.txt", "other.txt")
+    )
+    trainer = BERTTrainer(make_bert(len(VOCAB)), len(VOCAB), DataLoader(data, batch_size=8), with_cuda=False)
+    trainer.train(0)
+    trainer.save(0, "model")
+    status, report = call("--model", "model.ep0", "--vocab_path", "vocab.json", "--corpus", "other.txt")
+    assert (status, report["seq_len"], report["objective"], report["mlm_probability"]) == (0, 11, "mlm+nsp", 0.3)
+    assert report["eval_pairs"] == len(held_out)
+    assert 0 < report["eval_nsp_accuracy"] <= 1
+    make_vocab(story_pairs()[:3]).save_vocab("less.json")
+    status, report = call("--model", "model.ep0", "--vocab_path", "less.json", "--corpus", "other.txt")
+    assert report["code"] == "E-EXPORT-VOCAB"
+
+
+@pytest.mark.filterwarnings("always")
+def test_what_a_folder_does_not_say_is_said_to_be_assumed(trained, capsys):
+    export_model(load_model("model.ep1"), VOCAB, "hub")
+    words = ["--model", "hub", "--corpus", "other.txt", "--seq_len", "13", "--device", "cpu"]
+    assert load_script("training", "evaluate_checkpoint").main(words) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out.splitlines()[-1])["objective"] == "mlm"
+    assert "hub: does not say how it was trained; --objective mlm, --mlm_probability 0.15 is taken" in err
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ def test_from_a_yaml_to_predictions_and_a_report(call, here):
     assert len(out) < 2000
     status, report, out, _ = call("predict", "--model", "tuned", "--input", "train.tsv", "--output", "out/p.jsonl")
     assert (status, report["rows"], report["skipped_rows"]) == (0, 64, 0)
+    status, refused, _, _ = call("predict", "--model", "tuned", "--input", "train.tsv", "--output", "out/p.conll")
+    assert (status, refused["code"], (here / "out/p.conll").exists()) == (2, "E-FINETUNE-TASK", False)
     lines = [json.loads(line) for line in (here / "out/p.jsonl").read_text().splitlines()]
     assert [line["row"] for line in lines] == [str(n) for n in range(2, 66)]
     assert {line["label"] for line in lines} == {"0", "1"}

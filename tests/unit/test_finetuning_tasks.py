@@ -8,7 +8,8 @@ import torch
 import yaml
 
 from bert_pytorch.errors import InputError, UsageError
-from bert_pytorch.finetuning.predicting import predict_file, record_of
+from bert_pytorch.finetuning.predicting import conll_of, predict_file, record_of
+from bert_pytorch.finetuning.reading import read_table
 from bert_pytorch.finetuning.results import read_finetuned
 from bert_pytorch.finetuning.run import finetune
 from bert_pytorch.finetuning.settings import read_settings, settings_of
@@ -132,7 +133,11 @@ def test_lines_of_text_are_tagged_word_by_word(models, tmp_path):
     run(tmp_path, "token-classification", models["bert"], engine="native")
     (tmp_path / "new.txt").write_text("the film and Mia Smith .\n", encoding="utf-8")
     answered = predict_file(str(tmp_path / "tuned"), str(tmp_path / "new.txt"), with_labels=False)
-    assert record_of(answered, 0)["tokens"] == ["the", "film", "and", "Mia", "Smith", "."]
+    record = record_of(answered, 0)
+    assert record["tokens"] == ["the", "film", "and", "Mia", "Smith", "."]
+    (tmp_path / "tagged.conll").write_bytes(conll_of(answered))
+    (row,) = read_table(str(tmp_path / "tagged.conll")).rows
+    assert (row["tokens"], row["tags"]) == (record["tokens"], record["tags"])
 
 
 def test_a_sequence_to_sequence_model_predicts_texts(models, tmp_path):

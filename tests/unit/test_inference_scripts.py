@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 
 import pytest
 import torch
@@ -128,6 +129,7 @@ def test_score_ranks_the_original_lines(here, call):
     equal = [row for row in rows if row["line"] in (1, 3)]
     assert [row["perplexity"] for row in equal] == [pytest.approx(expected.perplexity, rel=1e-5)] * 2
     scores = [row["perplexity"] for row in rows[:3]]
+    assert report["mean_log_perplexity"] == pytest.approx(sum(map(math.log, scores)) / 3)
     assert scores == sorted(scores, reverse=True)
     assert out.splitlines()[0].startswith("perplexity ")
 

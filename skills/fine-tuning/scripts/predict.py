@@ -2,6 +2,7 @@
 """Predict the rows of a file with a model that finetune.py made; one JSON object a row, with confidence, to a file.
 
     predict.py --model tuned --input new.tsv --output predictions.jsonl
+    predict.py --model tagger --input new.txt --output tagged.conll
 
 Columns are those of training, labels that are there are ignored; a .txt has one text a line. Each object has row (the line),
 text, label and confidence (by the task labels, value, output, answer, or tags and entities in place of label). Confidence is
@@ -28,7 +29,12 @@ def build_parser() -> Parser:
     add = parser.add_argument
     add("--model", required=True, metavar="DIR", help="output_dir of a finished finetune.py")
     add("--input", required=True, metavar="FILE", help="rows, in a format that finetune.py reads")
-    add("--output", required=True, metavar="FILE", help="predictions are written there, as JSONL")
+    add(
+        "--output",
+        required=True,
+        metavar="FILE",
+        help="where to, as JSONL; tags in FILE.conll: word and tag a line",
+    )
     add("--batch_size", type=at_least(1), default=64, metavar="N", help="rows computed at once (64)")
     add("--skip_bad_rows", action="store_true", help="leave bad rows out and count them")
     add("--json", action="store_true", help="print the closing JSON line only")
@@ -37,14 +43,15 @@ def build_parser() -> Parser:
 
 def work(args: argparse.Namespace) -> dict[str, object]:
     """Predict and write."""
-    from bert_pytorch.finetuning.predicting import lines_of, predict_file
+    from bert_pytorch.finetuning.predicting import conll_of, lines_of, predict_file
 
     check_writable(args.output)
     answered = predict_file(
         args.model, args.input, with_labels=False, batch_size=args.batch_size, skip_bad_rows=args.skip_bad_rows
     )
+    written = conll_of(answered) if args.output.endswith(".conll") else lines_of(answered)
     with atomic_write(args.output) as file:
-        file.write(lines_of(answered))
+        file.write(written)
     sure = [value for value in answered.predictions.confidence if value is not None]
     report: dict[str, object] = {"ok": True, "rows": len(answered.examples), "cut_rows": answered.n_cut, "output": args.output}
     report["skipped_rows"] = len(answered.table.rows) - len(answered.examples)

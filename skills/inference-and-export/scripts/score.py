@@ -88,7 +88,7 @@ def work(args: argparse.Namespace) -> dict[str, object]:
     for i in order[: args.show]:
         value = getattr(scores[cleaned[i]], name)
         say(args, f"{args.rank_by} {value:.4g} line {i + 1}: {ascii(lines[i])[1:-1][:120]}"[:160])
-    finite = [score.perplexity for score in scores.values() if not math.isnan(score.perplexity)]
+    finite = [value for each in cleaned if not math.isnan(value := scores[each].perplexity)]
     report: dict[str, object] = {"ok": True, "lines": len(lines), "kinds": len(kinds)}
     report["lines_without_words"] = sum(scores[each].n_words == 0 for each in cleaned)
     report["mean_log_perplexity"] = sum(map(math.log, finite)) / len(finite) if finite else None

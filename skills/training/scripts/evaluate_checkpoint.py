@@ -14,6 +14,7 @@ import argparse
 import math
 import sys
 import tempfile
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,14 +51,20 @@ def build_parser() -> Parser:
 def flags_of_bert(args: argparse.Namespace, loaded: Loaded, folder: str) -> list[str]:
     """The command line of `bert` that reads the corpora as its training did."""
     settings = loaded.settings
+    usual = {"seq_len": min(128, loaded.model.bert.max_len), "objective": "mlm", "mlm_probability": 0.15}
+    assumed = [name for name in usual if name not in settings and getattr(args, name) is None]
+    if assumed:
+        taken = ", ".join(f"--{name} {usual[name]}" for name in assumed)
+        warnings.warn(f"{args.model}: does not say how it was trained; {taken} is taken, pass what it was", stacklevel=2)
+    settings = {**usual, **settings}
     chosen = {
         "train_dataset": args.train_corpus or args.corpus,
         "test_dataset": args.corpus,
         "vocab_path": args.vocab_path or args.model,
         "output_path": f"{folder}/bert.model",
-        "seq_len": args.seq_len or settings.get("seq_len", min(128, loaded.model.bert.max_len)),
-        "objective": args.objective or settings.get("objective", "mlm"),
-        "mlm_probability": args.mlm_probability or settings.get("mlm_probability", 0.15),
+        "seq_len": args.seq_len or settings["seq_len"],
+        "objective": args.objective or settings["objective"],
+        "mlm_probability": args.mlm_probability or settings["mlm_probability"],
         "batch_size": args.batch_size,
         "seed": args.seed,
         "device": args.device,

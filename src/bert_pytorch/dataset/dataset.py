@@ -43,6 +43,7 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         n_words, n_unknown: Words in the corpus, and those of them that are not in the vocabulary.
         n_trimmed: Lines too long for `seq_len`, which lose the end of their longer text.
         n_skipped: Bad lines left out.
+        settings: What decides its examples, by name, as checkpoints keep it.
     """
 
     def __init__(
@@ -94,6 +95,9 @@ class BERTDataset(Dataset[dict[str, Tensor]]):
         self._check()
         continues = vocab.continues_word if whole_word_masking or span_masking else None
         self.masking = Masking(len(vocab), mlm_probability, continues, span_masking)
+        hiding = {"whole_word_masking": whole_word_masking, "span_masking": span_masking}
+        self.settings = {"seq_len": seq_len, "objective": objective, "mlm_probability": mlm_probability, **hiding}
+        self.settings["vocab_sha256"] = vocab.fingerprint
         partners = self.encoded.partners if objective == "mlm+nsp" else None
         self._maker = ExampleMaker(self.encoded, partners, self.masking, seq_len, seed, objective)
         self._count()

@@ -126,6 +126,12 @@ PROCESSES = (
         FOLLOWS,
     ),
     Rule(
+        "process-group-abort",
+        r"terminate called without an active exception",
+        "threads of torch.distributed outlived the interpreter: a run that was done counts as failed; its files are whole",
+        "last in your script: from bert_pytorch.trainer.distributed import stop; stop(); `bert` and pretrain.py do so",
+    ),
+    Rule(
         "collective-timeout",
         r"Watchdog caught collective operation timeout|Application timeout caused pair closure|Timed out waiting \d+ms for|"
         r"ProcessGroup\w+ .*timed? ?out|Timeout waiting for key",

@@ -154,6 +154,21 @@ def _outputs(
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
+def conll_of(answered: Answered) -> bytes:
+    """Predicted tags in two columns, word and tag, and an empty line behind each row.
+
+    Raises:
+        UsageError: The model does not tag words.
+    """
+    task, _ = answered.model.settings.task_and_kind
+    if task.name != TOKENS:
+        message = f"{answered.model.folder}: a {task.name} model has no tags"
+        raise UsageError(f"{message}; name an --output that ends with .jsonl [E-FINETUNE-TASK]")
+    rows = zip(answered.examples, answered.predictions.values, strict=True)
+    sentences = (zip(example.words, tags, strict=True) for example, tags in rows)
+    return "".join("".join(f"{word}\t{tag}\n" for word, tag in each) + "\n" for each in sentences).encode("utf-8", "replace")
+
+
 def lines_of(answered: Answered) -> bytes:
     """All predictions as JSONL."""
     records = (record_of(answered, i) for i in range(len(answered.examples)))

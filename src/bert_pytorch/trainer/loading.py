@@ -79,6 +79,12 @@ def _check_shared(data: Batches, world: World) -> None:
         raise InputError(f"BERTTrainer: {message}; {remedy} [E-RANK-DATA]")
 
 
+def settings_of(data: Batches) -> dict[str, Any]:
+    """How the examples of a loader are made, where a `BERTDataset` makes them."""
+    dataset = getattr(data, "dataset", None)
+    return dict(dataset.settings) if isinstance(dataset, BERTDataset) else {}
+
+
 def tell_epoch(data_loader: Iterable[Mapping[str, Tensor]], epoch: int) -> None:
     """Tell a loader, its dataset and its samplers which pass begins, those that want to know."""
     for part in (data_loader, *(getattr(data_loader, name, None) for name in ("dataset", "sampler", "batch_sampler"))):

@@ -24,7 +24,7 @@ from .checkpoint import save_checkpoint
 from .criterion import Metrics, PretrainingCriterion, check_finite
 from .distributed import start
 from .fit import Run
-from .loading import Batches, Collator, Position, as_loaders, count_batches
+from .loading import Batches, Collator, Position, as_loaders, count_batches, settings_of
 from .measuring import print_progress
 from .optim_schedule import ScheduledOptim
 from .plan import build_optimizer, build_schedule, choose_devices, count_steps, place_model, settle
@@ -56,7 +56,7 @@ class BERTTrainer:
         max_grad_norm: Scale gradients down to this norm, all together; None: never. The released BERT code has 1.0.
         word_counts: Corpus frequency by id (`dataset.word_counts`). Starts the masked-word bias there, and adds the
             unigram figures to what `test` reports.
-        settings: Plain values that say how the data were made; written into checkpoints as they are.
+        settings: Plain values that say how the data were made; written into checkpoints, beside those of a `BERTDataset`.
         args: All settings of training by Transformers' names, for `fit`; those above are then left alone.
         callbacks: Look on while `fit` runs, and may steer it (`callbacks.py` says how).
         compute_metrics: From the words predicted at all targets of an evaluation and the true ones to figures by name.
@@ -132,7 +132,7 @@ class BERTTrainer:
         self.optim = build_optimizer(self.args, self.language_model)
         self.optim_schedule: ScheduledOptim = build_schedule(self.args, self.optim, self.train_data, self.max_steps)
         self.criterion, self._word_counts = PretrainingCriterion(), word_counts
-        self.callbacks, self.settings = callbacks, dict(settings or {})
+        self.callbacks, self.settings = callbacks, {**settings_of(self.train_data), **(settings or {})}
         self.position, self.step = Position(), Step(self, compute_loss, compute_metrics)
         self.bad_steps = BadSteps(self)
         self._run: Run | None = None
