@@ -72,9 +72,9 @@ answer parameters=@parameters memory_bytes=@peak_memory_bytes seconds=@planned_s
 """,
     "classification": """
 bert-vocab -c archive.txt -o vocab.json --min_freq 2 > made
-bert -c archive.txt -v vocab.json -o run/m --objective mlm -hs 64 -l 2 -a 4 -s 32 -b 32 -e 2 --lr 0.003 --device cpu > made
-python $TUNE/finetune.py --config $TUNE/../assets/sequence-classification.yaml --engine native \
- model=run/m.ep1 vocab=vocab.json train_file=labelled.tsv max_length=32 num_train_epochs=6 learning_rate=1e-3 \
+bert -c archive.txt -v vocab.json -o run/m --objective mlm -hs 64 -l 2 -a 4 -s 32 -b 32 -e 6 --lr 0.003 --device cpu > made
+python $TUNE/finetune.py --engine native task=sequence-classification \
+ model=run/m.ep5 vocab=vocab.json train_file=labelled.tsv max_length=32 num_train_epochs=10 learning_rate=1e-3 \
  output_dir=tuned > report
 (echo text; cat unlabelled.txt) > rows.tsv
 python $TUNE/predict.py --model tuned --input rows.tsv --output rows.jsonl > made
@@ -86,18 +86,10 @@ bert-vocab -c untagged.txt -o vocab.json > made
 cut -d' ' -f1 train.conll | tr '\\n' ' ' | sed 's/  /\\n/g' > text.txt
 bert-vocab -c text.txt -o vocab.json > made
 bert -c text.txt -v vocab.json -o run/m --objective mlm -hs 64 -l 2 -a 4 -s 32 -b 16 -e 5 --lr 0.003 --device cpu > made
-python $TUNE/finetune.py --config $TUNE/../assets/token-classification.yaml --engine native \
+python $TUNE/finetune.py --engine native task=token-classification \
  model=run/m.ep4 vocab=vocab.json train_file=train.conll max_length=32 num_train_epochs=8 learning_rate=1e-3 \
  output_dir=tuned > report
-sed -E 's/ /\\n/g; s/$/\\n/' untagged.txt > rows.conll
-python $TUNE/predict.py --model tuned --input rows.conll --output rows.jsonl > made
-python - <<'END'
-import json
-words = [line.split() for line in open("untagged.txt")]
-tags = [json.loads(line)["tags"] for line in open("rows.jsonl")]
-blocks = ["".join(f"{w} {t}\\n" for w, t in zip(*each, strict=True)) for each in zip(words, tags, strict=True)]
-open("tagged.conll", "w").write("\\n".join(blocks))
-END
+python $TUNE/predict.py --model tuned --input untagged.txt --output tagged.conll > made
 """,
     "odd-lines": """
 python $DATA/make_pairs.py --input normal.log --output log --valid_share 0.05 > made
