@@ -10,6 +10,12 @@ from bert_pytorch.model.cross_entropy import linear_cross_entropy
 M, WIDTH, WORDS = 13, 5, 23
 
 
+@pytest.fixture(autouse=True, params=[64, 8])
+def aligned(request, monkeypatch):
+    """To 64 so few words are not filled up; to 8 they are, by one."""
+    monkeypatch.setattr(cross_entropy, "_ALIGNED", request.param)
+
+
 def inputs(dtype=torch.float64, n_targets=M, seed=3):
     draws = torch.Generator().manual_seed(seed)
     x, weight, bias = (
@@ -113,7 +119,7 @@ def test_memory_does_not_grow_with_the_number_of_targets(monkeypatch):
     (x, weight, bias), targets = inputs(n_targets=31)
     with Watch():
         linear_cross_entropy(x, weight, bias, targets)[0].backward()
-    assert max(sizes) == 7 * WORDS
+    assert 6 * WORDS < max(sizes) <= 7 * WORDS
 
 
 @pytest.mark.parametrize("scores_per_chunk", [WORDS, 4 * WORDS, 1 << 24])
