@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from .devices import check_device
 from .errors import InputError, UsageError
-from .inputs import DATA_SETTINGS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from .trainer.arguments import TrainingArguments
 
 _BATCH_SETTINGS = ("tokens_per_batch", "group_by_length", "packing", "pad_to_multiple_of")
-_KEPT_SETTINGS = ("batch_size", "seq_len", *DATA_SETTINGS, *_BATCH_SETTINGS)
-"""What decides the data, which the trainer itself does not see."""
+"""What decides the batches, beside their size; what decides the examples, the dataset tells the trainer."""
 _FLAGS = {
     **{"num_train_epochs": "epochs", "learning_rate": "lr", "weight_decay": "adam_weight_decay", "logging_steps": "log_freq"},
 }
@@ -159,11 +157,10 @@ def make_trainer(
         args=training_arguments(args, max_steps),
         word_counts=None if dataset is None else dataset.word_counts,
         settings={
-            **{name: getattr(args, name) for name in _KEPT_SETTINGS},
+            **{name: getattr(args, name) for name in _BATCH_SETTINGS},
             "batch_size": args.batch_size * world.size,
             "tokens_per_batch": args.tokens_per_batch and args.tokens_per_batch * world.size,
             **facts,
-            "vocab_sha256": vocab.fingerprint,
         },
     )
     if begun is not None:

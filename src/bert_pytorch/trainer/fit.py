@@ -190,7 +190,7 @@ class Run:
         self._save_file(self.trainer.position.epoch)
         if self.eval_strategy != "no" and not self.measuring.is_evaluated:
             self.measuring.evaluate()
-            self.saver.name_best()
+            self.saver.evaluated()
 
     def _nothing_is_left(self) -> None:
         """End well where the last checkpoint of a folder has all: whoever starts runs again until they end sees an end.

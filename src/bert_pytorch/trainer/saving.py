@@ -124,8 +124,7 @@ class Saver:
         is_begun = self._pending is not None and self._pending.step == step
         if self.folder is None or ((self._saved_step == step or is_begun) and not again):
             return None
-        if step == self.state.best_global_step:
-            self.state.best_model_checkpoint = checkpoint_of(self.folder, step).name
+        self._name_best(self.folder)
         protected = {number for number in (step, self.state.best_global_step) if number is not None}
         in_parts = self.args.sharding is not None and self.trainer.world.size > 1
         state = {**collect(self.trainer, in_parts=in_parts), "run": {**run, "state": self.state.to_dict()}}
@@ -215,10 +214,14 @@ class Saver:
             warnings.warn(f"{error}; training goes on", stacklevel=2)
             return None
 
-    def name_best(self) -> None:
-        """Where the step that was just evaluated is the best, and was saved before, name its checkpoint."""
-        if self.path_now is not None and self.state.best_global_step == self.state.global_step:
-            self.state.best_model_checkpoint = Path(self.path_now).name
+    def evaluated(self) -> None:
+        """Where this step was saved before it was evaluated, and is the best, name its checkpoint."""
+        if self.folder is not None and self.path_now is not None:
+            self._name_best(self.folder)
+
+    def _name_best(self, folder: Path) -> None:
+        if self.state.global_step == self.state.best_global_step:
+            self.state.best_model_checkpoint = checkpoint_of(folder, self.state.global_step).name
 
     def load_best(self) -> None:
         """Take the weights of the best evaluation; where its checkpoint could not be saved, a warning says so."""
